@@ -480,19 +480,6 @@ static void end(struct daemon *daemon, bool in_memory)
     fd_close(daemon->root);
 }
 
-/* Whoever starts this process anew is told by the exit code if that is not possible here. */
-static int execute_anew(struct daemon *daemon)
-{
-    const bool in_memory = daemon->failure < 0 && restart_is_recent(&daemon->restart);
-    int r;
-
-    log_info(NULL, "crustd executes itself anew");
-    end(daemon, in_memory);
-    r = restart_execute(&daemon->restart, in_memory);
-    log_error(NULL, "crustd cannot execute itself anew: %s", strerror(-r));
-    return EXIT_FAILED;
-}
-
 int main(int argc, char **argv)
 {
     static struct daemon daemon = {.root = -1, .instance = INSTANCE_INIT, .notify = NOTIFY_INIT};
@@ -533,8 +520,15 @@ int main(int argc, char **argv)
         return config_print(&daemon.config, stdout) < 0 ? EXIT_FAILED : 0;
     if (start(&daemon) == 0) {
         loop_run(&daemon.loop);
-        if (daemon.restarts)
-            return execute_anew(&daemon);
+        if (daemon.restarts) {
+            const bool in_memory = daemon.failure < 0 && restart_is_recent(&daemon.restart);
+
+            log_info(NULL, "crustd executes itself anew");
+            end(&daemon, in_memory);
+            r = restart_execute(&daemon.restart, in_memory);
+            log_error(NULL, "crustd cannot execute itself anew: %s", strerror(-r));
+            return EXIT_FAILED; /* that tells whoever starts this process anew */
+        }
         if (daemon.arguments.once && !daemon.stopping)
             print_summary(&daemon);
         log_info(NULL, "crustd stops");

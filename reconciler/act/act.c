@@ -307,22 +307,6 @@ static int act_rescan_intend(struct act *act)
                                        clock_boottime());
 }
 
-static int open_rescan(int sysfs, const struct store_disk *disk, int *ret_fd)
-{
-    cleanup(fd_closep) int handle = -1;
-    char path[64];
-    int r;
-
-    (void)snprintf(path, sizeof(path), "dev/block/%" PRIu32 ":%" PRIu32 "/device/rescan",
-                   disk->major, disk->minor);
-    r = path_open_in_root(sysfs, path, &handle);
-    if (r == 0)
-        r = path_reopen(handle, O_WRONLY | O_NONBLOCK | O_NOCTTY, ret_fd);
-    if (r == 0)
-        (void)fcntl(*ret_fd, F_SETFL, 0);
-    return r;
-}
-
 /* In a worker: the write returns when the disk has answered. */
 static void rescan_act(const struct job_input *input, struct buffer *reply)
 {
@@ -348,13 +332,21 @@ static int act_rescan_start(struct act *act)
 {
     const int sysfs = act->context->sysfs;
     const struct store_disk *disk = &act->disk.disk;
+    cleanup(fd_closep) int handle = -1;
     struct observed_device device;
+    char path[64];
     int r = observe_device_number(sysfs, disk->major, disk->minor, &device);
 
     if (r >= 0)
         r = r == OBSERVED && device.diskseq == disk->diskseq ? 0 : -ENODEV;
+    (void)snprintf(path, sizeof(path), "dev/block/%" PRIu32 ":%" PRIu32 "/device/rescan",
+                   disk->major, disk->minor);
     if (r == 0)
-        r = open_rescan(sysfs, disk, &act->disk.rescan);
+        r = path_open_in_root(sysfs, path, &handle);
+    if (r == 0)
+        r = path_reopen(handle, O_WRONLY | O_NONBLOCK | O_NOCTTY, &act->disk.rescan);
+    if (r == 0)
+        (void)fcntl(act->disk.rescan, F_SETFL, 0);
     return r < 0 ? r
                  : job_start(&act->disk.write,
                              &(struct job_request){.act = rescan_act,

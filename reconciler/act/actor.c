@@ -300,24 +300,6 @@ static struct sandbox_slot *slot_find(struct slots *slots, int64_t sandbox_ref)
     return slot;
 }
 
-static struct sandbox_slot *slot_get(struct slots *slots, int64_t sandbox_ref)
-{
-    struct sandbox_slot *slot = slot_find(slots, sandbox_ref);
-
-    if (slot)
-        return slot;
-    slot = calloc(1, sizeof(*slot));
-    if (!slot)
-        return NULL;
-    slot->sandbox_ref = sandbox_ref;
-    HASH_ADD(hh, slots->sandboxes, sandbox_ref, sizeof(slot->sandbox_ref), slot);
-    if (!slot->hh.tbl) {
-        free(slot);
-        return NULL;
-    }
-    return slot;
-}
-
 static bool nobody_waits(const struct sandbox_slot *slot)
 {
     return key_queue_is_empty(&slot->first) && key_queue_is_empty(&slot->waiting);
@@ -325,10 +307,15 @@ static bool nobody_waits(const struct sandbox_slot *slot)
 
 bool slots_enter(struct slots *slots, int64_t sandbox_ref, int64_t volume_id, bool is_first)
 {
-    struct sandbox_slot *slot = slot_get(slots, sandbox_ref);
+    struct sandbox_slot *slot = slot_find(slots, sandbox_ref);
     struct key_queue *queue;
 
-    if (!slot) {
+    if (!slot && (slot = calloc(1, sizeof(*slot)))) {
+        slot->sandbox_ref = sandbox_ref;
+        HASH_ADD(hh, slots->sandboxes, sandbox_ref, sizeof(slot->sandbox_ref), slot);
+    }
+    if (!slot || !slot->hh.tbl) {
+        free(slot);
         slots->runnable.lost = true;
         return false;
     }

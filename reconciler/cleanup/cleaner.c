@@ -18,8 +18,6 @@
 static const uint64_t SLICE_NS = 500 * 1000;
 static const uint64_t SOON_NS = 5 * NSEC_PER_SEC; /* longer than any change takes to settle */
 
-/* ---- in slices --------------------------------------------------------------------------- */
-
 static void on_sweep(struct loop_timer *timer)
 {
     container_of(timer, struct cleanup, look)->pass_wanted = true;
@@ -115,8 +113,6 @@ void cleanup_done(struct cleanup *cleanup)
     cleanup->pass = cleanup_pass_free(cleanup->pass);
     monitors_done(&cleanup->monitors);
 }
-
-/* ---- at a person's request --------------------------------------------------------------- */
 
 enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, int64_t volume_id,
                                struct buffer *ret_json, struct error *error)

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "lib/buffer.h"
@@ -38,8 +39,9 @@ struct watch_health {
     char problem[400];      /* what cannot be seen; several are separated by "; " */
 };
 
-/* A root exists, open as fd: from now on it is known to have existed. */
-void watch_health_note_root(struct watch_health *watch_health, enum reconciler_tree tree, int fd);
+/* A root exists: from now on it is known to have existed. */
+void watch_health_note_root(struct watch_health *watch_health, enum reconciler_tree tree,
+                            const struct stat *st);
 
 /* Observes the watched roots, the watchers and the kubelet's directories. */
 void watch_health_check(struct watch_health *watch_health);

@@ -341,36 +341,32 @@ static int note(struct cleanup_pass *pass, const struct verdict *verdict)
     return store_note_stale(pass->cleanup->context->store, verdict->entry_id, &stale_row);
 }
 
-static int intend(struct cleanup_pass *pass, struct verdict *verdict)
-{
-    struct store_cleanup_intent intent = {
-        .reason = verdict->file[0] ? STALE_REASON_DEAD_SANDBOX_FILE : verdict->decision.reason,
-        .evidence = verdict->json,
-        .fingerprint = verdict->fingerprint,
-        .directory = node_trash_path(pass->cleanup->context->config, verdict->layout),
-        .file = verdict->file[0] ? verdict->file : NULL,
-        .now_ns = pass->view.now_ns,
-    };
-
-    return store_intend_cleanup(pass->cleanup->context->store, verdict->entry_id, &intent,
-                                &verdict->cleanup_id);
-}
-
 /* Only intents have to be on disk before anything else happens. */
 static int write_verdicts(struct cleanup_pass *pass)
 {
+    const struct context *context = pass->cleanup->context;
     bool intends = false;
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < pass->verdicts; i++) {
-        r = is_removable(&pass->verdict[i]) ? intend(pass, &pass->verdict[i])
-                                            : note(pass, &pass->verdict[i]);
-        intends |= pass->verdict[i].cleanup_id != 0;
+        struct verdict *verdict = &pass->verdict[i];
+        const struct store_cleanup_intent intent = {
+            .reason = verdict->file[0] ? STALE_REASON_DEAD_SANDBOX_FILE : verdict->decision.reason,
+            .evidence = verdict->json,
+            .fingerprint = verdict->fingerprint,
+            .directory = node_trash_path(context->config, verdict->layout),
+            .file = verdict->file[0] ? verdict->file : NULL,
+            .now_ns = pass->view.now_ns,
+        };
+
+        r = is_removable(verdict) ? store_intend_cleanup(context->store, verdict->entry_id, &intent,
+                                                         &verdict->cleanup_id)
+                                  : note(pass, verdict);
+        intends |= verdict->cleanup_id != 0;
     }
     if (r < 0)
         return r;
-    return intends ? store_commit_durable(pass->cleanup->context->store)
-                   : store_commit(pass->cleanup->context->store);
+    return intends ? store_commit_durable(context->store) : store_commit(context->store);
 }
 
 /* The rate is counted from now, because the pass may have begun long ago. */

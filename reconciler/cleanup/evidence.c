@@ -196,21 +196,6 @@ static const char *yes(bool value)
     return value ? "true" : "false";
 }
 
-static int append_life(struct buffer *json, const char *sandbox_id, const struct life *life)
-{
-    if (json->length > JSON_LIVES) /* more than anyone reads; all of them count nevertheless */
-        return 0;
-    buffer_append_text(json, json->data[json->length - 1] == '[' ? "{" : ",{");
-    json_append_member(json, "id", sandbox_id);
-    if (life->process && life->pid > 0)
-        buffer_append_format(json, ",\"pid\":%d", (int)life->pid);
-    return buffer_append_format(json,
-                                ",\"process\":%s,\"cgroup\":%s,\"state_directory\":%s,"
-                                "\"exit_seen\":%s}",
-                                yes(life->process), yes(life->cgroup), yes(life->state_directory),
-                                yes(life->exit_seen));
-}
-
 struct walk {
     struct cleanup *cleanup;
     const struct pass_view *view;
@@ -222,6 +207,7 @@ static int add_user(void *userdata, const struct store_user *user)
 {
     struct walk *walk = userdata;
     struct stale_facts *facts = &walk->evidence->facts;
+    struct buffer *json = &walk->evidence->json;
     enum stale_sandbox sandbox;
     struct life life;
 
@@ -232,7 +218,17 @@ static int add_user(void *userdata, const struct store_user *user)
                                                     : STALE_SANDBOX_CLEARED;
     if (sandbox > facts->sandbox)
         facts->sandbox = sandbox;
-    return append_life(&walk->evidence->json, user->sandbox_id, &life);
+    if (json->length > JSON_LIVES) /* more than anyone reads; all of them count nevertheless */
+        return 0;
+    buffer_append_text(json, json->data[json->length - 1] == '[' ? "{" : ",{");
+    json_append_member(json, "id", user->sandbox_id);
+    if (life.process && life.pid > 0)
+        buffer_append_format(json, ",\"pid\":%d", (int)life.pid);
+    return buffer_append_format(json,
+                                ",\"process\":%s,\"cgroup\":%s,\"state_directory\":%s,"
+                                "\"exit_seen\":%s}",
+                                yes(life.process), yes(life.cgroup), yes(life.state_directory),
+                                yes(life.exit_seen));
 }
 
 /* ---- the directory itself ---------------------------------------------------------------- */

@@ -26,8 +26,6 @@
 
 enum { ANCESTORS = 64 };
 
-/* ---- the place --------------------------------------------------------------------------- */
-
 static bool is_same(const struct stat *a, const struct stat *b)
 {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
@@ -144,8 +142,6 @@ void quarantine_done(struct quarantine *quarantine)
     fd_close(quarantine->trash);
     *quarantine = (struct quarantine)QUARANTINE_INIT;
 }
-
-/* ---- moving ------------------------------------------------------------------------------ */
 
 static const char *moved_name(const struct quarantine_item *item)
 {

@@ -178,17 +178,6 @@ static int advance_moved(struct step *step, const struct quarantine_state *state
                            : finish(step, STORE_CLEANUP_FAILED, STALE_REASON_LOST_FROM_TRASH);
 }
 
-static int advance_stored(struct step *step, const struct quarantine_state *state)
-{
-    if (!state->in_trash)
-        return store_forget_trash(step->cleanup->context->store, step->row.cleanup_id);
-    step->wake_ns = step->now_ns;
-    return store_set_trash_step(step->cleanup->context->store, step->row.cleanup_id,
-                                !state->unchanged && !state->in_place ? STORE_TRASH_RESTORING
-                                                                      : STORE_TRASH_DELETING,
-                                step->now_ns);
-}
-
 static int advance_restoring(struct step *step, const struct quarantine_state *state)
 {
     const enum stale_reason reason =
@@ -228,7 +217,13 @@ static int advance(struct step *step)
     case STORE_TRASH_MOVED:
         return advance_moved(step, &state);
     case STORE_TRASH_STORED:
-        return advance_stored(step, &state);
+        if (!state.in_trash)
+            return store_forget_trash(step->cleanup->context->store, step->row.cleanup_id);
+        step->wake_ns = step->now_ns;
+        return store_set_trash_step(step->cleanup->context->store, step->row.cleanup_id,
+                                    !state.unchanged && !state.in_place ? STORE_TRASH_RESTORING
+                                                                        : STORE_TRASH_DELETING,
+                                    step->now_ns);
     case STORE_TRASH_RESTORING:
         return advance_restoring(step, &state);
     case STORE_TRASH_DELETING:

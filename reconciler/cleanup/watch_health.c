@@ -15,8 +15,8 @@
 #include "reconciler/core/context.h"
 #include "store/sandboxes.h"
 
-static void note_root(struct watch_health *watch_health, enum reconciler_tree tree,
-                      const struct stat *st)
+void watch_health_note_root(struct watch_health *watch_health, enum reconciler_tree tree,
+                            const struct stat *st)
 {
     if (watch_health->root[tree].seen && (watch_health->root[tree].device != st->st_dev ||
                                           watch_health->root[tree].inode != st->st_ino))
@@ -24,14 +24,6 @@ static void note_root(struct watch_health *watch_health, enum reconciler_tree tr
     watch_health->root[tree].seen = true;
     watch_health->root[tree].device = st->st_dev;
     watch_health->root[tree].inode = st->st_ino;
-}
-
-void watch_health_note_root(struct watch_health *watch_health, enum reconciler_tree tree, int fd)
-{
-    struct stat st;
-
-    if (fstat(fd, &st) == 0)
-        note_root(watch_health, tree, &st);
 }
 
 /* Appends to the list of problems, separated by "; "; what does not fit is left out. */
@@ -65,7 +57,7 @@ static bool check_root(struct watch_health *watch_health, enum reconciler_tree t
                      r == PATH_MISSING ? "was there, and is gone" : strerror(-r));
         return false;
     }
-    note_root(watch_health, tree, &st);
+    watch_health_note_root(watch_health, tree, &st);
     return true;
 }
 

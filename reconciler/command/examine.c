@@ -67,8 +67,6 @@ int examine_abilities(const struct context *context, struct doctor_abilities *re
     return r < 0 ? error_set_errno(error, r, "the node can't be examined") : 0;
 }
 
-/* ---- the one that is kept ---- */
-
 /* The first error is shown, as long as there is none the first warning. */
 static void take_finding(struct reconciler_findings *findings, const cJSON *finding)
 {

@@ -85,11 +85,10 @@ static int read_file(const struct context *context, const char *target_path, str
 
     sha256_hex(target_path, strlen(target_path), hash);
     base64url_encode(target_path, strlen(target_path), encoded);
-    for (size_t i = 0; r == RUNTIME_CLI_NONE && i < array_length(volumes); i++) {
-        found->volumes = volumes[i];
-        r = read_in(context, volumes[i], hash, &found->text, &found->volumes_status, error);
-        if (r == RUNTIME_CLI_NONE)
-            r = read_in(context, volumes[i], encoded, &found->text, &found->volumes_status, error);
+    for (size_t i = 0; r == RUNTIME_CLI_NONE && i < 2 * array_length(volumes); i++) {
+        found->volumes = volumes[i / 2];
+        r = read_in(context, found->volumes, i % 2 ? encoded : hash, &found->text,
+                    &found->volumes_status, error);
     }
     return r;
 }

@@ -169,19 +169,6 @@ static void on_guest(struct guest_call *guest, const struct guest_reply *reply, 
     finish(call, reply);
 }
 
-static int ask_guest(struct stats_call *call)
-{
-    const struct context *context = &call->reconciler->context;
-    struct guest_request request;
-
-    guest_routes_describe(context, &call->volume, call->shim_socket, &request);
-    request.helper = &helper_ops;
-    request.owner = call;
-    request.ends_at =
-        clock_boottime() + context->config->resize.call_timeout_seconds * NSEC_PER_SEC;
-    return guest_call_new(context->loop, &request, on_guest, call, &call->guest);
-}
-
 static enum status_code begin(struct stats_call *call, struct error *error);
 
 /* If the tool was of no help, the guest is asked. */
@@ -215,36 +202,30 @@ static void on_deferred(struct loop_timer *timer)
 static enum status_code begin(struct stats_call *call, struct error *error)
 {
     const struct store_volume *volume = &call->volume;
-
+    const struct context *context = &call->reconciler->context;
     /* The guest then has another directory in the volume's place, or none, and cannot report its
      * usage, unless another container has the volume itself. */
-    if (volume->state == STATE_BLOCKED && volume->reason == REASON_BYPASSED &&
-        !(volume->sandbox_ref && volume->bypassed)) {
-        loop_timer_start(call->reconciler->context.loop, &call->deferred, 0, on_deferred);
-        return STATUS_OK;
-    }
-    if (volume->live_sandboxes > 1)
+    const bool is_bypassed = volume->state == STATE_BLOCKED && volume->reason == REASON_BYPASSED &&
+                             !(volume->sandbox_ref && volume->bypassed);
+    struct guest_request request;
+
+    if (!is_bypassed && volume->live_sandboxes > 1)
         return error_set(error, (int)reason_code(REASON_MULTIPLE_SANDBOXES, STATE_BLOCKED),
                          "more than one live sandbox uses the volume");
-    if (!volume->sandbox_ref)
+    if (!is_bypassed && !volume->sandbox_ref)
         return answer_refuse(error, ANSWER_NO_SANDBOX, "no sandbox uses the volume yet");
-    if (!volume->grows_file_system) {
-        loop_timer_start(call->reconciler->context.loop, &call->deferred, 0, on_deferred);
+    if (is_bypassed || !volume->grows_file_system) {
+        loop_timer_start(context->loop, &call->deferred, 0, on_deferred);
         return STATUS_OK;
     }
-    return ask_guest(call) < 0 ? answer_refuse(error, ANSWER_OUT_OF_MEMORY, "out of memory")
-                               : STATUS_OK;
-}
-
-/* The tool of the volume's runtime, if the client named the volume by its path. Whether it is
- * asked: of a barred volume, it would count what is not this volume. */
-static bool ask_cli(struct stats_call *call, const char *target_path)
-{
-    return target_path && !call->volume.is_block_claim && !expand_is_barred(&call->volume) &&
-           runtime_cli_try(&call->reconciler->context,
-                           (struct runtime_cli_question){.volume_id = call->volume.volume_id,
-                                                         .target_path = target_path},
-                           on_cli, call, &call->cli);
+    guest_routes_describe(context, &call->volume, call->shim_socket, &request);
+    request.helper = &helper_ops;
+    request.owner = call;
+    request.ends_at =
+        clock_boottime() + context->config->resize.call_timeout_seconds * NSEC_PER_SEC;
+    return guest_call_new(context->loop, &request, on_guest, call, &call->guest) < 0
+               ? answer_refuse(error, ANSWER_OUT_OF_MEMORY, "out of memory")
+               : STATUS_OK;
 }
 
 /* The call is in the list already. */
@@ -298,7 +279,14 @@ enum status_code reconciler_ask_stats(struct reconciler *reconciler,
         code = answer_database_fails(reconciler->context.store, error);
     if (code == STATUS_OK)
         code = check_room(call, error);
-    if (code == STATUS_OK && !ask_cli(call, target->target_path))
+    /* The tool of the volume's runtime, if the client named the volume by its path. Of a barred
+     * volume, it would count what is not this volume. */
+    if (code == STATUS_OK &&
+        !(target->target_path && !call->volume.is_block_claim && !expand_is_barred(&call->volume) &&
+          runtime_cli_try(&reconciler->context,
+                          (struct runtime_cli_question){.volume_id = volume_id,
+                                                        .target_path = target->target_path},
+                          on_cli, call, &call->cli)))
         code = begin(call, error);
     if (code != STATUS_OK)
         (void)reconciler_stats_cancel(call);

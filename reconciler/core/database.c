@@ -36,21 +36,6 @@ void instance_init(struct instance *instance, int root, const char *root_name,
     (void)snprintf(instance->name, sizeof(instance->name), "%s", config->paths.database);
 }
 
-static int make_directory(const struct instance *instance, struct error *error)
-{
-    char directory[CONFIG_PATH_BYTES];
-    char *slash;
-    int r;
-
-    (void)snprintf(directory, sizeof(directory), "%s", instance->name);
-    slash = strrchr(directory, '/');
-    if (slash == directory)
-        return 0;
-    *slash = '\0';
-    r = path_make_directories(instance->root, directory, 0750);
-    return r < 0 ? error_set_errno(error, r, "cannot make %s", directory) : 0;
-}
-
 static int take_lock(struct instance *instance, struct error *error)
 {
     cleanup(fd_closep) int directory = -1;
@@ -76,10 +61,17 @@ static int take_lock(struct instance *instance, struct error *error)
 
 int instance_take_place(struct instance *instance, struct error *error)
 {
-    int r = make_directory(instance, error);
+    char directory[CONFIG_PATH_BYTES];
+    char *slash;
+    int r = 0;
 
+    (void)snprintf(directory, sizeof(directory), "%s", instance->name);
+    slash = strrchr(directory, '/');
+    *slash = '\0';
+    if (slash != directory)
+        r = path_make_directories(instance->root, directory, 0750);
     if (r < 0)
-        return store_failure_of(r);
+        return store_failure_of(error_set_errno(error, r, "cannot make %s", directory));
     r = path_resolve(instance->root, instance->root_name, instance->name, instance->database);
     if (r < 0)
         return store_failure_of(

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* journal_lines.c - see journal_lines.h. */
-#include "reconciler/core/journal_lines.h"
+/* journal_lines.c - see database.h. */
+#include "reconciler/core/database.h"
 
 #include <string.h>
 

@@ -13,7 +13,6 @@
 #include "reconciler/command/clients.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/database.h"
-#include "reconciler/core/journal_lines.h"
 #include "reconciler/core/lower_devices.h"
 #include "reconciler/core/observer.h"
 #include "reconciler/core/volume_pass.h"

@@ -83,6 +83,7 @@ static void begin_tree(struct scan *scan, enum reconciler_tree tree)
 {
     const char *path = trees_path(scan->context->trees, tree);
     struct known known = {scan->context->queue, tree, -1};
+    struct stat st;
     int r;
 
     end_tree(scan, tree);
@@ -96,8 +97,8 @@ static void begin_tree(struct scan *scan, enum reconciler_tree tree)
             log_warning(NULL, "cannot open %s: %s", path, strerror(-r));
     } else {
         known.directory = dirfd(scan->open[tree]);
-        if (tree < TREE_BUNDLES)
-            watch_health_note_root(scan->context->watch_health, tree, known.directory);
+        if (tree < TREE_BUNDLES && fstat(known.directory, &st) == 0)
+            watch_health_note_root(scan->context->watch_health, tree, &st);
     }
     if (tree_has_volumes(tree))
         (void)store_each_entry(scan->context->store, tree_layout(tree), add_if_absent, &known);
@@ -365,33 +366,26 @@ static int remove_entry(const struct context *context, enum volume_layout layout
     return refresh_device(context, volume_id);
 }
 
-/* The directory is watched and read by one descriptor, so that the watched directory is the one
- * that was read. */
-static int read_entry(const struct context *context, enum reconciler_tree tree, const char *name,
-                      struct observed_entry *ret_observed)
-{
-    cleanup(fd_closep) int root = -1, fd = -1;
-    int opened =
-        path_open_directory_in_root(context->root, trees_path(context->trees, tree), &root);
-    bool has_root = opened == 0;
-
-    if (has_root)
-        opened = path_open_directory_below(root, name, &fd);
-    (void)watch_directories_arm_opened(context->watchers->directories, tree, name, opened, fd);
-    if (has_root)
-        return observe_opened_entry(opened, fd, name, ret_observed);
-    return opened == PATH_MISSING ? OBSERVED_ABSENT : opened;
-}
-
 int observer_observe_entry(const struct context *context, enum reconciler_tree tree,
                            const char *name)
 {
     cleanup(observed_entry_done) struct observed_entry observed = {0};
-    int r = read_entry(context, tree, name, &observed);
+    cleanup(fd_closep) int root = -1, fd = -1;
+    const char *path = trees_path(context->trees, tree);
+    int r, opened = path_open_directory_in_root(context->root, path, &root);
+    bool has_root = opened == 0;
 
+    /* The directory is watched and read by one descriptor, so that the watched directory is the one
+     * that was read. */
+    if (has_root)
+        opened = path_open_directory_below(root, name, &fd);
+    (void)watch_directories_arm_opened(context->watchers->directories, tree, name, opened, fd);
+    if (has_root)
+        r = observe_opened_entry(opened, fd, name, &observed);
+    else
+        r = opened == PATH_MISSING ? OBSERVED_ABSENT : opened;
     if (r < 0) {
-        log_warning(NULL, "cannot read %s/%s: %s", trees_path(context->trees, tree), name,
-                    strerror(-r));
+        log_warning(NULL, "cannot read %s/%s: %s", path, name, strerror(-r));
         (void)work_queue_retry(context->queue, tree, name);
         return 0;
     }

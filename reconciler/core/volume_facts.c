@@ -268,29 +268,15 @@ int blocked_detail_record(const struct context *context, struct store_volume *vo
  * at each binding, and each binding gets one ResizeVolume, by whichever route into the guest works.
  * So it is judged whenever the volume is. */
 
-static void judge_monitor(const struct context *context, const struct store_volume *volume,
-                          struct resizable_facts *facts)
-{
-    bool is_seen = volume->list == STORE_LIST_HAS && volume->obstacle_known;
-
-    facts->monitor = is_seen ? MONITOR_ABLE : MONITOR_UNASKED;
-    facts->monitor_reason = volume->obstacle;
-    if (is_seen && volume->obstacle != REASON_NONE) {
-        facts->monitor = MONITOR_UNABLE;
-    } else if (hypervisor_traits(volume->hypervisor)->resize_obstacle ||
-               permit_find_forbidding(context->config, volume->hypervisor)) {
-        facts->monitor = MONITOR_UNABLE;
-        facts->monitor_reason = REASON_HYPERVISOR_UNSUPPORTED;
-    }
-}
-
 int resizable_record(const struct context *context, const struct store_volume *volume,
                      const struct decide_facts *resize)
 {
     const struct log_ids ids = {volume->volume_id, volume->sandbox_id, volume->device_name, NULL,
                                 volume->pv};
     struct decide_facts given = *resize;
-    struct resizable_facts facts = {.resize = &given};
+    bool is_seen = volume->list == STORE_LIST_HAS && volume->obstacle_known;
+    struct resizable_facts facts = {.resize = &given,
+                                    .monitor = is_seen ? MONITOR_ABLE : MONITOR_UNASKED};
     struct resizable resizable;
     const char *answer;
     bool changed = false;
@@ -300,7 +286,14 @@ int resizable_record(const struct context *context, const struct store_volume *v
         given.guest_reason = REASON_NONE;
         given.guest_proven = true;
     }
-    judge_monitor(context, volume, &facts);
+    if (is_seen && volume->obstacle != REASON_NONE) {
+        facts.monitor = MONITOR_UNABLE;
+        facts.monitor_reason = volume->obstacle;
+    } else if (hypervisor_traits(volume->hypervisor)->resize_obstacle ||
+               permit_find_forbidding(context->config, volume->hypervisor)) {
+        facts.monitor = MONITOR_UNABLE;
+        facts.monitor_reason = REASON_HYPERVISOR_UNSUPPORTED;
+    }
     resizable = resizable_decide(&facts);
     answer = resizable_name(resizable.answer);
     r = store_set_resizable(context->store, volume, answer, resizable.reason, &changed);

@@ -9,7 +9,7 @@
 #include "lib/cleanup.h"
 #include "lib/loop.h"
 #include "reconciler/core/context.h"
-#include "reconciler/core/journal_lines.h"
+#include "reconciler/core/database.h"
 
 static struct loop loop;
 static struct config config;
