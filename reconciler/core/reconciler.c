@@ -197,8 +197,7 @@ static void note_failure(struct reconciler *reconciler, int r)
 
 static bool run_pass(struct reconciler *reconciler)
 {
-    const uint64_t until =
-        clock_boottime() + (reconciler->context.synced ? PASS_NS : FIRST_PASSES_NS);
+    uint64_t until;
     bool more = true;
     int r = store_begin(reconciler->context.store);
 
@@ -206,6 +205,7 @@ static bool run_pass(struct reconciler *reconciler)
         r = actor_record(reconciler->context.actor);
     if (r == 0)
         r = stagings_record(reconciler);
+    until = clock_boottime() + (reconciler->context.synced ? PASS_NS : FIRST_PASSES_NS);
     while (r == 0 && more) {
         r = observe_next(reconciler);
         if (r == 0)

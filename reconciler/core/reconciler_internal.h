@@ -48,7 +48,7 @@ struct reconciler_options {
 struct reconciler {
     struct context context; /* handed to all modules */
     struct config config;
-    struct reconciler_options options; /* config there is the one at the start */
+    struct reconciler_options options; /* its configuration is the one above */
     struct work_queue queue;
     struct watchers watchers;
     struct trees trees;

@@ -151,7 +151,7 @@ static void wire(struct reconciler *reconciler, const struct reconciler_options 
 
     reconciler->config = *options->config;
     reconciler->options = *options;
-    reconciler->options.config = NULL;
+    reconciler->options.config = &reconciler->config;
     reconciler->context = (struct context){.loop = options->loop,
                                            .store = options->store,
                                            .config = &reconciler->config,
