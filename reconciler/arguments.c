@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "config/config.h"
-#include "reconciler/core/instance.h"
+#include "reconciler/core/database.h"
 
 static const char usage[] =
     "Usage: crustd [OPTION]...\n"

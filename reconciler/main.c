@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "api/server.h"
@@ -24,11 +25,13 @@
 #include "lib/path.h"
 #include "lib/process.h"
 #include "lib/workers.h"
-#include "reconciler/core/instance.h"
-#include "reconciler/core/reconciler.h"
+#include "reconciler/core/database.h"
+#include "reconciler/core/reconciler_internal.h"
 #include "reconciler/main.h"
 #include "store/read.h"
 #include "store/store.h"
+
+enum { PAUSES = 50, PAUSE_NS = 10 * NSEC_PER_MSEC }; /* for the lock of the instance */
 
 struct daemon {
     struct arguments arguments;
@@ -56,8 +59,6 @@ struct daemon {
     char why[ERROR_TEXT_BYTES];
     int exit_code;
 };
-
-/* ---- to the service manager ---- */
 
 static void tell_status(void *userdata)
 {
@@ -93,21 +94,14 @@ static void on_synced(void *userdata)
     tell_status(daemon);
 }
 
-/* ---- configuration ---- */
-
-static int load_config(const struct daemon *daemon, struct config *ret_config, struct error *error)
-{
-    return config_load(daemon->root, daemon->arguments.root, daemon->arguments.config, ret_config,
-                       error);
-}
-
 static void reload(struct daemon *daemon)
 {
+    const struct arguments *arguments = &daemon->arguments;
     struct config next;
     struct error error;
     char restart[512];
 
-    if (load_config(daemon, &next, &error) < 0) {
+    if (config_load(daemon->root, arguments->root, arguments->config, &next, &error) < 0) {
         log_error(NULL, "the configuration stays as it was: %s", error.text);
         return;
     }
@@ -129,8 +123,6 @@ static void on_hangup(struct loop_signal *signal)
     if (daemon->ready)
         (void)notify_ready(&daemon->notify);
 }
-
-/* ---- the end ---- */
 
 static void on_terminate(struct loop_signal *signal)
 {
@@ -159,7 +151,7 @@ static void on_restarting(struct loop_timer *timer)
     struct daemon *daemon = container_of(timer, struct daemon, restarting);
 
     if (daemon->stopping) {
-        restart_release_signals();
+        restart_hold_signals(false);
         return;
     }
     daemon->restarts = true;
@@ -174,7 +166,7 @@ static void on_restart(void *userdata, int failure, const char *why)
 
     if (loop_timer_is_active(&daemon->restarting))
         return;
-    restart_hold_signals();
+    restart_hold_signals(true);
     daemon->failure = failure;
     (void)snprintf(daemon->why, sizeof(daemon->why), "%s", why);
     loop_timer_start(&daemon->loop, &daemon->restarting, 0, on_restarting);
@@ -211,8 +203,6 @@ static void print_summary(struct daemon *daemon)
         daemon->exit_code = EXIT_FAILED;
     buffer_done(&json);
 }
-
-/* ---- the beginning ---- */
 
 /* One line: why, and what to do. */
 static int fail(struct daemon *daemon, enum start_step step, int result, const struct error *error)
@@ -251,9 +241,16 @@ static void say_opening(const struct daemon *daemon, const struct store_opening 
 /* INSTANCE_LOCKED, or as store_open(). */
 static int open_file(struct daemon *daemon, struct error *error)
 {
+    const struct timespec pause_time = {.tv_nsec = PAUSE_NS};
     struct store_opening opening = {0};
-    int r = instance_await_place(&daemon->instance, error);
+    int r = instance_take_place(&daemon->instance, error);
 
+    /* A process that a killed crustd had just begun has copies of its descriptors, and so the lock,
+     * until it runs. */
+    for (unsigned i = 0; i < PAUSES && r == INSTANCE_LOCKED; i++) {
+        (void)nanosleep(&pause_time, NULL);
+        r = instance_take_place(&daemon->instance, error);
+    }
     if (r != INSTANCE_ALONE)
         return r;
     r = instance_open_store(&daemon->instance, &daemon->config, INSTANCE_STORE_FILE, NULL,
@@ -266,7 +263,7 @@ static int open_file(struct daemon *daemon, struct error *error)
  * whatever is wrong with the file: its volumes do not wait for a person. */
 static int open_store(struct daemon *daemon)
 {
-    const bool is_anew = restart_is_anew(&daemon->restart);
+    const bool is_anew = daemon->restart.at_ns != 0;
     struct error *error = &daemon->why_in_memory;
     struct store_opening opening;
     int r;
@@ -292,9 +289,7 @@ static int open_store(struct daemon *daemon)
 
 static int start_core(struct daemon *daemon, struct error *error)
 {
-    struct reconciler_options options;
-
-    options = (struct reconciler_options){
+    const struct reconciler_options options = {
         .loop = &daemon->loop,
         .store = daemon->store,
         .instance = &daemon->instance,
@@ -344,15 +339,6 @@ static int start_servers(struct daemon *daemon, struct error *error)
     return r;
 }
 
-/* crustd also works when the service manager cannot be reached. */
-static void greet_manager(struct daemon *daemon)
-{
-    struct error error;
-
-    if (!daemon->arguments.once && notify_init(&daemon->notify, &daemon->loop, &error) < 0)
-        log_warning(NULL, "cannot notify the service manager: %s", error.text);
-}
-
 /* Each VMM takes a descriptor, and the usual 1,024 are few. */
 static void raise_descriptor_limit(void)
 {
@@ -363,16 +349,6 @@ static void raise_descriptor_limit(void)
     limit.rlim_cur = limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
         log_warning(NULL, "cannot have more open files: %s", strerror(errno));
-}
-
-static void take_signals(struct daemon *daemon)
-{
-    (void)signal(SIGPIPE, SIG_IGN);
-    (void)signal(SIGXFSZ, SIG_IGN); /* a full disk is an error, not the end */
-    loop_signal_start(&daemon->loop, &daemon->terminate, SIGTERM, on_terminate);
-    loop_signal_start(&daemon->loop, &daemon->interrupt, SIGINT, on_interrupt);
-    loop_signal_start(&daemon->loop, &daemon->hangup, SIGHUP, on_hangup);
-    restart_release_signals();
 }
 
 /* Rows are the memory: whoever starts crustd anew goes on with them. */
@@ -434,8 +410,14 @@ static int start(struct daemon *daemon)
         return fail(daemon, START_OTHER, r, &error);
     }
     raise_descriptor_limit();
-    take_signals(daemon);
-    greet_manager(daemon);
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* a full disk is an error, not the end */
+    loop_signal_start(&daemon->loop, &daemon->terminate, SIGTERM, on_terminate);
+    loop_signal_start(&daemon->loop, &daemon->interrupt, SIGINT, on_interrupt);
+    loop_signal_start(&daemon->loop, &daemon->hangup, SIGHUP, on_hangup);
+    restart_hold_signals(false);
+    if (!daemon->arguments.once && notify_init(&daemon->notify, &daemon->loop, &error) < 0)
+        log_warning(NULL, "cannot notify the service manager: %s", error.text); /* and works */
     if (open_store(daemon) < 0)
         return -1;
     r = start_core(daemon, &error);
@@ -496,19 +478,6 @@ static void end(struct daemon *daemon, bool in_memory)
     fd_close(daemon->root);
 }
 
-/* Whoever starts this process anew is told by the exit code if that is not possible here. */
-static int execute_anew(struct daemon *daemon)
-{
-    const bool in_memory = daemon->failure < 0 && restart_is_recent(&daemon->restart);
-    int r;
-
-    log_info(NULL, "crustd executes itself anew");
-    end(daemon, in_memory);
-    r = restart_execute(&daemon->restart, in_memory);
-    log_error(NULL, "crustd cannot execute itself anew: %s", strerror(-r));
-    return EXIT_FAILED;
-}
-
 int main(int argc, char **argv)
 {
     static struct daemon daemon = {.root = -1, .instance = INSTANCE_INIT, .notify = NOTIFY_INIT};
@@ -533,7 +502,8 @@ int main(int argc, char **argv)
                 daemon.arguments.root, strerror(-r));
         return EXIT_USAGE;
     }
-    r = load_config(&daemon, &daemon.config, &error);
+    r = config_load(daemon.root, daemon.arguments.root, daemon.arguments.config,
+                         &daemon.config, &error);
     if (r < 0) {
         fprintf(stderr, "%scrustd: %s; %s\n", log_priority(LOG_ERROR), error.text,
                 start_failure_remedy(START_CONFIG, r));
@@ -548,8 +518,15 @@ int main(int argc, char **argv)
         return config_print(&daemon.config, stdout) < 0 ? EXIT_FAILED : 0;
     if (start(&daemon) == 0) {
         loop_run(&daemon.loop);
-        if (daemon.restarts)
-            return execute_anew(&daemon);
+        if (daemon.restarts) {
+            const bool in_memory = daemon.failure < 0 && restart_is_recent(&daemon.restart);
+
+            log_info(NULL, "crustd executes itself anew");
+            end(&daemon, in_memory);
+            r = restart_execute(&daemon.restart, in_memory);
+            log_error(NULL, "crustd cannot execute itself anew: %s", strerror(-r));
+            return EXIT_FAILED; /* that tells whoever starts this process anew */
+        }
         if (daemon.arguments.once && !daemon.stopping)
             print_summary(&daemon);
         log_info(NULL, "crustd stops");

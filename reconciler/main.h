@@ -41,14 +41,12 @@ struct restart {
 /* To be called before the environment is changed. 0 or -ENOMEM. */
 int restart_init(struct restart *restart, char **arguments);
 
-bool restart_is_anew(const struct restart *restart);
 /* crustd executed itself less than a minute ago. A file that fails so soon would fail again, so the
  * next start works in memory: there is no endless loop of restarts. */
 bool restart_is_recent(const struct restart *restart);
 
-/* SIGTERM, SIGINT and SIGHUP wait for the next start. */
-void restart_hold_signals(void);
-void restart_release_signals(void);
+/* SIGTERM, SIGINT and SIGHUP wait for the next start, or are delivered again. */
+void restart_hold_signals(bool hold);
 
 /* Executes crustd anew, once its children are gone. Returns only if that fails: -errno. */
 int restart_execute(struct restart *restart, bool in_memory);

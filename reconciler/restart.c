@@ -28,25 +28,12 @@
 enum { REAPING_PAUSES = 100, PAUSE_NS = 10 * NSEC_PER_MSEC };
 static const uint64_t RECENT_NS = 60 * NSEC_PER_SEC;
 
-static void read_variable(struct restart *restart)
-{
-    const char *value = getenv(VARIABLE);
-    uint64_t at_ns;
-    char *rest;
-
-    if (!value || *value < '0' || *value > '9')
-        return;
-    at_ns = strtoull(value, &rest, 10);
-    if (at_ns > clock_boottime() || (*rest && strcmp(rest, IN_MEMORY) != 0))
-        return;
-    restart->at_ns = at_ns;
-    restart->in_memory = *rest != '\0';
-    (void)prctl(PR_SET_NAME, "crustd"); /* it is "exe" otherwise */
-}
-
 int restart_init(struct restart *restart, char **arguments)
 {
+    const char *value = getenv(VARIABLE);
     size_t count = 0, kept = 1;
+    uint64_t at_ns;
+    char *rest;
 
     while (environ[count])
         count++;
@@ -57,22 +44,24 @@ int restart_init(struct restart *restart, char **arguments)
     for (size_t i = 0; i < count; i++)
         if (strncmp(environ[i], VARIABLE "=", sizeof(VARIABLE)) != 0)
             restart->environment[kept++] = environ[i];
-    read_variable(restart);
+    if (value && *value >= '0' && *value <= '9') {
+        at_ns = strtoull(value, &rest, 10);
+        if (at_ns <= clock_boottime() && (!*rest || strcmp(rest, IN_MEMORY) == 0)) {
+            restart->at_ns = at_ns;
+            restart->in_memory = *rest != '\0';
+            (void)prctl(PR_SET_NAME, "crustd"); /* it is "exe" otherwise */
+        }
+    }
     (void)unsetenv(VARIABLE);
     return 0;
 }
 
-bool restart_is_anew(const struct restart *restart)
-{
-    return restart->at_ns != 0;
-}
-
 bool restart_is_recent(const struct restart *restart)
 {
-    return restart_is_anew(restart) && clock_boottime() - restart->at_ns < RECENT_NS;
+    return restart->at_ns && clock_boottime() - restart->at_ns < RECENT_NS;
 }
 
-static void mask_signals(int how)
+void restart_hold_signals(bool hold)
 {
     sigset_t signals;
 
@@ -80,25 +69,16 @@ static void mask_signals(int how)
     (void)sigaddset(&signals, SIGTERM);
     (void)sigaddset(&signals, SIGINT);
     (void)sigaddset(&signals, SIGHUP);
-    (void)sigprocmask(how, &signals, NULL);
+    (void)sigprocmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &signals, NULL);
 }
 
-void restart_hold_signals(void)
-{
-    mask_signals(SIG_BLOCK);
-}
-
-void restart_release_signals(void)
-{
-    mask_signals(SIG_UNBLOCK);
-}
-
-/* One that the kernel does not let die is not waited for without end. */
-static void reap_children(void)
+int restart_execute(struct restart *restart, bool in_memory)
 {
     const struct timespec pause_time = {.tv_nsec = PAUSE_NS};
+    char variable[64];
     pid_t pid = 0;
 
+    /* A child that the kernel does not let die is not waited for without end. */
     for (unsigned pauses = 0; pid >= 0 && pauses < REAPING_PAUSES;) {
         pid = waitpid(-1, NULL, WNOHANG);
         if (pid == 0) {
@@ -106,13 +86,6 @@ static void reap_children(void)
             pauses++;
         }
     }
-}
-
-int restart_execute(struct restart *restart, bool in_memory)
-{
-    char variable[64];
-
-    reap_children();
     (void)snprintf(variable, sizeof(variable), VARIABLE "=%" PRIu64 "%s", clock_boottime(),
                    in_memory ? IN_MEMORY : "");
     restart->environment[0] = variable;

@@ -64,7 +64,7 @@ expect_fault reconciler/decide/a.c '#include "lib/path.h"' 'reconciler/decide/ m
 expect_fault reconciler/core/a.c '#include "reconciler/cleanup/cleanup_pass.h"' 'it is private to'
 expect_fault reconciler/cleanup/a.c '#include "api/http.h"' 'reconciler/cleanup/ may'
 expect_fault api/a.c '#include "store/store.h"' 'api/ may include only'
-expect_fault api/a.c '#include "reconciler/act/act.h"' 'api/ may include only'
+expect_fault api/a.c '#include "reconciler/act/actor.h"' 'api/ may include only'
 expect_fault doctor/a.c '#include "store/read.h"' 'doctor/ may include only'
 expect_fault api/a.c '#include "doctor/doctor.h"' 'api/ may include only'
 expect_fault guest-agent/a.c '#include "model/reason.h"' 'guest-agent/ may include only'

@@ -31,7 +31,7 @@ BEGIN {
     core = "reconciler/core/ reconciler/decide/ reconciler/act/ reconciler/cleanup/ " \
             "reconciler/command/ reconciler/helper/ reconciler/drive/ reconciler/kubernetes/ observe/ hypervisor/ " \
             "store/ agent-client/ doctor/doctor.h watch/watch.h config/ model/ lib/"
-    allowed["reconciler"] = "reconciler/*.h reconciler/core/instance.h reconciler/core/trees.h " \
+    allowed["reconciler"] = "reconciler/*.h reconciler/core/database.h " \
                             "config/ lib/"
     allowed["reconciler/core"] = core
     allowed["reconciler/act"] = core

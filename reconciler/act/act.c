@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* act.c - the kinds of act: a VMM's drive is asked for or resized, a guest's file system is grown,
  * a disk is rescanned. */
-#include "reconciler/act/act.h"
+#include "reconciler/act/actor.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,16 +50,10 @@ static void on_done(struct hypervisor_call *call, const struct hypervisor_reply 
 {
     struct act *act = userdata;
     struct act_vmm *vmm = &act->vmm;
-    enum volume_reason reason = reasons[reply->outcome];
-    struct error error = reply->error;
-    const char *address = reply->address;
+    const char *address = vmm->reply.address;
     cleanup(freep) char *path = NULL;
 
-    vmm->bytes = reply->bytes;
-    vmm->list = reply->list;
-    vmm->resize_reason = reasons[reply->resize];
-    memcpy(vmm->version, reply->version, sizeof(vmm->version));
-    (void)snprintf(vmm->drive_id, sizeof(vmm->drive_id), "%s", reply->drive_id);
+    vmm->reply = *reply;
     /* Kata's Go runtime has the agent mount a drive by its PCI address, and does not record Cloud
      * Hypervisor's. So the address from the VMM serves like a path, which every route takes. The
      * agent mounts no raw block claim. */
@@ -69,7 +63,7 @@ static void on_done(struct hypervisor_call *call, const struct hypervisor_reply 
         address = path;
     (void)snprintf(vmm->guest_address, sizeof(vmm->guest_address), "%s", address);
     vmm->call = hypervisor_call_free(call);
-    act_finish(act, reason, &error);
+    act_finish(act, reasons[vmm->reply.outcome], &vmm->reply.error);
 }
 
 static const char *known(const char *text)
@@ -102,23 +96,6 @@ static int act_hypervisor_start(struct act *act)
                                &act->vmm.call, &error);
 }
 
-/* Somebody else set the drive back; its device still has the size that the VMM had taken. */
-static bool was_set_back(const struct act *act)
-{
-    const struct store_volume *volume = &act->volume;
-    const struct log_ids ids = {volume->volume_id, volume->sandbox_id, volume->device_name, NULL,
-                                volume->pv};
-    const bool was_set_back = act->vmm.list == HYPERVISOR_LIST_HAS && act->vmm.bytes &&
-                              act->vmm.bytes < volume->hypervisor_bytes &&
-                              act->vmm.bytes < volume->device_bytes;
-
-    if (was_set_back)
-        log_warning(
-            &ids, "the VM's disk had %" PRIu64 " bytes, and somebody else set it back to %" PRIu64,
-            volume->hypervisor_bytes, act->vmm.bytes);
-    return was_set_back;
-}
-
 static int act_hypervisor_record(struct act *act)
 {
     static const enum store_list lists[] = {
@@ -126,33 +103,46 @@ static int act_hypervisor_record(struct act *act)
         [HYPERVISOR_LIST_HAS] = STORE_LIST_HAS,
         [HYPERVISOR_LIST_LACKS] = STORE_LIST_LACKS,
     };
+    const struct store_volume *volume = &act->volume;
+    const struct hypervisor_reply *reply = &act->vmm.reply;
+    const struct log_ids ids = {volume->volume_id, volume->sandbox_id, volume->device_name, NULL,
+                                volume->pv};
     const bool has_worked = act->reason == REASON_NONE || act->reason == REASON_VM_PAUSED;
     const bool is_resize = act->action == ACTION_RESIZE_HYPERVISOR;
-    const bool is_busy = act->vmm.resize_reason == REASON_HYPERVISOR_BUSY;
+    const bool is_busy = reasons[reply->resize] == REASON_HYPERVISOR_BUSY;
+    const bool has_drive = reply->list == HYPERVISOR_LIST_HAS;
+    /* Its device still has the size that the VMM had taken. */
+    const bool was_set_back = has_drive && reply->bytes &&
+                              reply->bytes < volume->hypervisor_bytes &&
+                              reply->bytes < volume->device_bytes;
     struct store_hypervisor_result result = {
-        .volume_id = act->volume.volume_id,
-        .sandbox_id = act->volume.sandbox_id,
-        .device = act->volume.device_name,
+        .volume_id = volume->volume_id,
+        .sandbox_id = volume->sandbox_id,
+        .device = volume->device_name,
         .reason = act->reason,
         .error = act->error.text,
-        .drive_id = known(act->vmm.drive_id),
+        .drive_id = known(reply->drive_id),
         .guest_path = known(act->vmm.guest_address),
-        .bytes = act->vmm.list == HYPERVISOR_LIST_HAS ? act->vmm.bytes : 0,
-        .record = act->volume.record,
-        .list = lists[act->vmm.list],
-        .recorded_drive = known(act->volume.recorded_drive_id),
-        .recorded_guest_path = known(act->volume.recorded_guest_path),
-        .obstacle_known = act->vmm.list == HYPERVISOR_LIST_HAS && has_worked,
+        .bytes = has_drive ? reply->bytes : 0,
+        .record = volume->record,
+        .list = lists[reply->list],
+        .recorded_drive = known(volume->recorded_drive_id),
+        .recorded_guest_path = known(volume->recorded_guest_path),
+        .obstacle_known = has_drive && has_worked,
         /* A resize that failed has its reason recorded, and a job that holds the drive ends. */
-        .obstacle = is_resize || is_busy ? REASON_NONE : act->vmm.resize_reason,
+        .obstacle = is_resize || is_busy ? REASON_NONE : reasons[reply->resize],
         .told = is_resize && has_worked,
-        .undone = was_set_back(act),
+        .undone = was_set_back,
     };
     struct store *store = act->context->store;
     int r = 0;
 
-    if (act->vmm.version[0])
-        r = store_set_vmm_version(store, act->volume.sandbox_ref, act->vmm.version);
+    if (was_set_back)
+        log_warning(
+            &ids, "the VM's disk had %" PRIu64 " bytes, and somebody else set it back to %" PRIu64,
+            volume->hypervisor_bytes, reply->bytes);
+    if (reply->version[0])
+        r = store_set_vmm_version(store, volume->sandbox_ref, reply->version);
     return r < 0 ? r : store_put_hypervisor_result(store, &result);
 }
 
@@ -317,22 +307,6 @@ static int act_rescan_intend(struct act *act)
                                        clock_boottime());
 }
 
-static int open_rescan(int sysfs, const struct store_disk *disk, int *ret_fd)
-{
-    cleanup(fd_closep) int handle = -1;
-    char path[64];
-    int r;
-
-    (void)snprintf(path, sizeof(path), "dev/block/%" PRIu32 ":%" PRIu32 "/device/rescan",
-                   disk->major, disk->minor);
-    r = path_open_in_root(sysfs, path, &handle);
-    if (r == 0)
-        r = path_reopen(handle, O_WRONLY | O_NONBLOCK | O_NOCTTY, ret_fd);
-    if (r == 0)
-        (void)fcntl(*ret_fd, F_SETFL, 0);
-    return r;
-}
-
 /* In a worker: the write returns when the disk has answered. */
 static void rescan_act(const struct job_input *input, struct buffer *reply)
 {
@@ -358,13 +332,21 @@ static int act_rescan_start(struct act *act)
 {
     const int sysfs = act->context->sysfs;
     const struct store_disk *disk = &act->disk.disk;
+    cleanup(fd_closep) int handle = -1;
     struct observed_device device;
+    char path[64];
     int r = observe_device_number(sysfs, disk->major, disk->minor, &device);
 
     if (r >= 0)
         r = r == OBSERVED && device.diskseq == disk->diskseq ? 0 : -ENODEV;
+    (void)snprintf(path, sizeof(path), "dev/block/%" PRIu32 ":%" PRIu32 "/device/rescan",
+                   disk->major, disk->minor);
     if (r == 0)
-        r = open_rescan(sysfs, disk, &act->disk.rescan);
+        r = path_open_in_root(sysfs, path, &handle);
+    if (r == 0)
+        r = path_reopen(handle, O_WRONLY | O_NONBLOCK | O_NOCTTY, &act->disk.rescan);
+    if (r == 0)
+        (void)fcntl(act->disk.rescan, F_SETFL, 0);
     return r < 0 ? r
                  : job_start(&act->disk.write,
                              &(struct job_request){.act = rescan_act,

@@ -14,7 +14,6 @@
 #include "lib/clock.h"
 #include "lib/collections.h"
 #include "lib/log.h"
-#include "reconciler/act/act.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/work_queue.h"
 #include "reconciler/decide/decide.h"
@@ -25,8 +24,6 @@ static const struct act_ops *ops_of(const struct act *act)
         return &act_rescan_ops;
     return act->action == ACTION_RESIZE_GUEST ? &act_guest_ops : &act_hypervisor_ops;
 }
-
-/* ---- life ---- */
 
 struct actor *actor_new(const struct context *context)
 {
@@ -57,13 +54,6 @@ struct actor *actor_free(struct actor *actor)
     free(actor);
     return NULL;
 }
-
-void actor_set_parallel(struct actor *actor, unsigned parallel)
-{
-    actor->slots.parallel = parallel;
-}
-
-/* ---- decided ---- */
 
 static int start(struct act *act)
 {
@@ -134,22 +124,6 @@ void actor_cancel_stale(struct actor *actor, const struct store_volume *volume)
         act_free(act);
 }
 
-int actor_may_rescan(const struct actor *actor, const struct store_volume *volume, bool *ret_may)
-{
-    struct store_disk disk;
-    int r = act_rescan_find(actor->context->store, volume, &disk);
-
-    *ret_may = r == STORE_FOUND;
-    return r < 0 ? r : 0;
-}
-
-bool actor_next_volume(struct actor *actor, int64_t *ret_volume_id)
-{
-    return slots_next(&actor->slots, ret_volume_id);
-}
-
-/* ---- running ---- */
-
 void actor_start(struct actor *actor)
 {
     struct act *act;
@@ -187,8 +161,6 @@ uint64_t act_time_left(const struct act *act)
 
     return act->deadline_ns > now ? act->deadline_ns - now : 1;
 }
-
-/* ---- answered ---- */
 
 uint64_t actor_backoff(uint32_t failures)
 {
@@ -265,8 +237,6 @@ int actor_record(struct actor *actor)
     return r;
 }
 
-/* ---- questions ---- */
-
 bool actor_is_acting(const struct actor *actor, int64_t volume_id)
 {
     const struct act *act = actor->acts;
@@ -292,16 +262,6 @@ bool actor_has_results(const struct actor *actor)
     while (act && act->step != ACT_FINISHED)
         act = act->next;
     return act != NULL;
-}
-
-bool actor_has_next_volume(const struct actor *actor)
-{
-    return slots_have_next(&actor->slots);
-}
-
-bool actor_take_loss(struct actor *actor)
-{
-    return slots_take_loss(&actor->slots);
 }
 
 /* ---- slots ---------------------------------------------------------------------------------- */
@@ -353,24 +313,6 @@ static struct sandbox_slot *slot_find(struct slots *slots, int64_t sandbox_ref)
     return slot;
 }
 
-static struct sandbox_slot *slot_get(struct slots *slots, int64_t sandbox_ref)
-{
-    struct sandbox_slot *slot = slot_find(slots, sandbox_ref);
-
-    if (slot)
-        return slot;
-    slot = calloc(1, sizeof(*slot));
-    if (!slot)
-        return NULL;
-    slot->sandbox_ref = sandbox_ref;
-    HASH_ADD(hh, slots->sandboxes, sandbox_ref, sizeof(slot->sandbox_ref), slot);
-    if (!slot->hh.tbl) {
-        free(slot);
-        return NULL;
-    }
-    return slot;
-}
-
 static bool nobody_waits(const struct sandbox_slot *slot)
 {
     return key_queue_is_empty(&slot->first) && key_queue_is_empty(&slot->waiting);
@@ -378,10 +320,15 @@ static bool nobody_waits(const struct sandbox_slot *slot)
 
 bool slots_enter(struct slots *slots, int64_t sandbox_ref, int64_t volume_id, bool is_first)
 {
-    struct sandbox_slot *slot = slot_get(slots, sandbox_ref);
+    struct sandbox_slot *slot = slot_find(slots, sandbox_ref);
     struct key_queue *queue;
 
-    if (!slot) {
+    if (!slot && (slot = calloc(1, sizeof(*slot)))) {
+        slot->sandbox_ref = sandbox_ref;
+        HASH_ADD(hh, slots->sandboxes, sandbox_ref, sizeof(slot->sandbox_ref), slot);
+    }
+    if (!slot || !slot->hh.tbl) {
+        free(slot);
         slots->runnable.lost = true;
         return false;
     }

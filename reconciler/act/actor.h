@@ -12,55 +12,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent-client/guest_call.h"
+#include "hypervisor/hypervisor.h"
+#include "lib/workers.h"
 #include "reconciler/core/work_queue.h"
 #include "reconciler/decide/decide.h"
+#include "store/store.h"
 
-struct actor;
 struct context;
-struct store_volume;
-
-struct actor *actor_new(const struct context *context); /* borrowed. NULL: no memory */
-struct actor *actor_free(struct actor *actor);          /* returns NULL */
-
-/* How many may act at once, from now on. */
-void actor_set_parallel(struct actor *actor, unsigned parallel);
-
-/* ---- within a pass: 0 or -errno of the store, which ends the pass ---- */
-
-/* Records results and frees slots. If the pass is rolled back, the results are lost and the acts
- * repeated. */
-int actor_record(struct actor *actor);
-/* The volume acts, or waits for its sandbox's slot; nothing happens if it acts already. The intent
- * goes on record, and the act starts after the commit. */
-int actor_decide(struct actor *actor, const struct store_volume *volume, enum decide_action action);
-/* Whether a lower disk of the volume may be rescanned now. */
-int actor_may_rescan(const struct actor *actor, const struct store_volume *volume, bool *ret_may);
-/* A volume that waited, to be decided again. false: there is none, or no slot for it. */
-bool actor_next_volume(struct actor *actor, int64_t *ret_volume_id);
-/* Another action was decided for the volume, in the same pass: an act of it that has not started
- * never will. */
-void actor_withdraw(struct actor *actor, int64_t volume_id, enum decide_action action);
-/* Ends an act for a binding that the volume no longer has, which could only delay it. */
-void actor_cancel_stale(struct actor *actor, const struct store_volume *volume);
-
-/* ---- after it ---- */
-
-void actor_start(struct actor *actor); /* the pass was committed */
-void actor_drop(struct actor *actor);  /* it was rolled back */
-
-/* ---- at any time ---- */
-
-/* Decided or running, and not answered yet. */
-bool actor_is_acting(const struct actor *actor, int64_t volume_id);
-unsigned actor_count(const struct actor *actor); /* of those */
-bool actor_has_results(const struct actor *actor);
-bool actor_has_next_volume(const struct actor *actor);
-/* Waiting volumes were lost for lack of memory: all volumes have to be decided again. Reported
- * once. */
-bool actor_take_loss(struct actor *actor);
-
-/* The pause until the next attempt after so many failures in a row, chosen at random. */
-uint64_t actor_backoff(uint32_t failures);
 
 /* ---- slots ---------------------------------------------------------------------------------- */
 
@@ -104,3 +63,120 @@ bool slots_next(struct slots *slots, int64_t *ret_volume_id);
 bool slots_have_next(const struct slots *slots);
 /* Whether waiting volumes were lost for lack of memory since the last call. */
 bool slots_take_loss(struct slots *slots);
+
+/* ---- actor ---------------------------------------------------------------------------------- */
+
+struct actor {
+    const struct context *context;
+    struct slots slots;
+    struct act *acts; /* in the order in which they were decided */
+};
+
+struct actor *actor_new(const struct context *context); /* borrowed. NULL: no memory */
+struct actor *actor_free(struct actor *actor);          /* returns NULL */
+
+/* ---- within a pass: 0 or -errno of the store, which ends the pass ---- */
+
+/* Records results and frees slots. If the pass is rolled back, the results are lost and the acts
+ * repeated. */
+int actor_record(struct actor *actor);
+/* The volume acts, or waits for its sandbox's slot; nothing happens if it acts already. The intent
+ * goes on record, and the act starts after the commit. */
+int actor_decide(struct actor *actor, const struct store_volume *volume, enum decide_action action);
+/* Another action was decided for the volume, in the same pass: an act of it that has not started
+ * never will. */
+void actor_withdraw(struct actor *actor, int64_t volume_id, enum decide_action action);
+/* Ends an act for a binding that the volume no longer has, which could only delay it. */
+void actor_cancel_stale(struct actor *actor, const struct store_volume *volume);
+
+/* ---- after it ---- */
+
+void actor_start(struct actor *actor); /* the pass was committed */
+void actor_drop(struct actor *actor);  /* it was rolled back */
+
+/* ---- at any time ---- */
+
+/* Decided or running, and not answered yet. */
+bool actor_is_acting(const struct actor *actor, int64_t volume_id);
+unsigned actor_count(const struct actor *actor); /* of those */
+bool actor_has_results(const struct actor *actor);
+
+/* The pause until the next attempt after so many failures in a row, chosen at random. */
+uint64_t actor_backoff(uint32_t failures);
+
+/* ---- one act --------------------------------------------------------------------------------- */
+
+enum act_step {
+    ACT_DECIDED, /* in this pass: it starts once that is committed */
+    ACT_RUNNING,
+    ACT_FINISHED, /* the next pass records its result */
+};
+
+/* The results of a kind of act, and its calls. */
+struct act_vmm {
+    struct hypervisor_call *call;
+    struct hypervisor_reply reply;
+    char guest_address[STORE_NAME_BYTES]; /* pci:…, scsi:…, a path; "" not learned */
+};
+
+struct act_guest {
+    struct guest_call *call;
+    struct guest_reply reply;
+    char shim_socket[GUEST_ADDRESS_BYTES];
+};
+
+struct act_disk {
+    struct job write;
+    int rescan; /* the attribute of sysfs that is written to; -1 */
+    struct store_disk disk;
+};
+
+struct act {
+    struct act *next;
+    struct actor *actor;
+    const struct context *context;
+    enum decide_action action;
+    enum act_step step;
+    bool is_ahead;        /* its call reads already, and acts once the intent is committed */
+    uint64_t deadline_ns; /* CLOCK_BOOTTIME, for all of its calls together */
+
+    enum volume_reason reason; /* what came of it */
+    struct error error;
+    union {
+        struct act_vmm vmm;
+        struct act_guest guest;
+        struct act_disk disk;
+    };
+
+    /* The volume when this was decided. Large, and last: it is copied into a new act and need not
+     * be cleared before. */
+    struct store_volume volume;
+};
+
+/* The functions of a kind of act. */
+struct act_ops {
+    /* In the pass that decided it, instead of store_intend() if not NULL. 0 or -errno of the
+     * store. */
+    int (*intend)(struct act *act);
+    /* Ends by act_finish(). -errno: it could not be started. */
+    int (*start)(struct act *act);
+    /* Records the result. 0 or -errno of the store. */
+    int (*record)(struct act *act);
+    void (*done)(struct act *act); /* frees what `start` made */
+    enum volume_reason unstarted;  /* if it could not be started */
+    const char *problem;
+};
+
+extern const struct act_ops act_hypervisor_ops, act_guest_ops, act_rescan_ops;
+
+/* The disk that may be rescanned for the volume now; as store_find_announced(). */
+int act_rescan_find(struct store *store, const struct store_volume *volume,
+                    struct store_disk *ret_disk);
+
+/* The answer is in: its result waits for the next pass. */
+void act_finish(struct act *act, enum volume_reason reason, const struct error *error);
+
+/* The rest of its time, in nanoseconds; at least one. */
+uint64_t act_time_left(const struct act *act);
+
+bool act_has_worked(const struct act *act);

@@ -13,13 +13,10 @@
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "reconciler/cleanup/cleanup_pass.h"
-#include "reconciler/command/answers.h"
 #include "reconciler/core/reconciler_internal.h"
 
 static const uint64_t SLICE_NS = 500 * 1000;
 static const uint64_t SOON_NS = 5 * NSEC_PER_SEC; /* longer than any change takes to settle */
-
-/* ---- in slices --------------------------------------------------------------------------- */
 
 static void on_sweep(struct loop_timer *timer)
 {
@@ -88,20 +85,23 @@ bool cleanup_work(struct cleanup *cleanup)
         }
         if (cleanup->pass)
             go_on(cleanup);
+        else
+            (void)monitors_work(&cleanup->monitors);
     }
-    return cleanup->trash_wanted || cleanup->pass_wanted || cleanup->pass;
+    return cleanup->trash_wanted || cleanup->pass_wanted || cleanup->pass ||
+           monitors_are_busy(&cleanup->monitors);
 }
 
 void cleanup_want(struct cleanup *cleanup)
 {
-    cleanup->pass_wanted = true;
-    cleanup->trash_wanted = true;
+    cleanup->pass_wanted = cleanup->trash_wanted = cleanup->monitors.wanted = true;
 }
 
 /* Metadata that is only kept in the trash for a while does not count as work. */
 bool cleanup_is_busy(const struct cleanup *cleanup)
 {
     return cleanup->trash_wanted || cleanup->pass_wanted || cleanup->pass ||
+           monitors_are_busy(&cleanup->monitors) ||
            (loop_timer_is_active(&cleanup->step) &&
             cleanup->settles_ns < clock_boottime() + SOON_NS);
 }
@@ -111,29 +111,7 @@ void cleanup_done(struct cleanup *cleanup)
     loop_timer_stop(&cleanup->look);
     loop_timer_stop(&cleanup->step);
     cleanup->pass = cleanup_pass_free(cleanup->pass);
-}
-
-/* ---- at a person's request --------------------------------------------------------------- */
-
-static int run_at_once(struct cleanup *cleanup, const struct cleanup_question *question,
-                       struct buffer *ret_json)
-{
-    struct cleanup_pass *pass;
-    int r = cleanup_pass_new(cleanup, question, &pass);
-
-    if (r < 0)
-        return r;
-    do
-        r = cleanup_pass_prepare(pass);
-    while (r > 0);
-    if (r == 0)
-        r = cleanup_pass_finish(pass);
-    if (r == 0)
-        r = cleanup_pass_report(pass, ret_json);
-    if (cleanup->trash_wanted)
-        advance_trash(cleanup);
-    cleanup_pass_free(pass);
-    return r;
+    monitors_done(&cleanup->monitors);
 }
 
 enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, int64_t volume_id,
@@ -141,6 +119,7 @@ enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, int6
 {
     struct cleanup *cleanup = &reconciler->cleanup;
     const struct cleanup_question question = {.dry = dry_run, .volume_id = volume_id};
+    struct cleanup_pass *pass = NULL;
     int r;
 
     if (cleanup->context->config->cleanup.mode == CLEANUP_OFF)
@@ -150,7 +129,18 @@ enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, int6
         return error_set(error, STATUS_UNAVAILABLE, "the first scan is not done yet");
     if (volume_id && !dry_run)
         return error_set(error, STATUS_INVALID_ARGUMENT, "volume: only with dry_run");
-    r = run_at_once(cleanup, &question, ret_json);
+    r = cleanup_pass_new(cleanup, &question, &pass);
+    if (r == 0)
+        do
+            r = cleanup_pass_prepare(pass);
+        while (r > 0);
+    if (r == 0)
+        r = cleanup_pass_finish(pass);
+    if (r == 0)
+        r = cleanup_pass_report(pass, ret_json);
+    if (cleanup->trash_wanted && pass)
+        advance_trash(cleanup);
+    cleanup_pass_free(pass);
     if (r < 0)
         return error_set(error, STATUS_UNAVAILABLE, "nothing was removed: %s (%s)",
                          store_error_text(cleanup->context->store), strerror(-r));

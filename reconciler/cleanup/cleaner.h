@@ -9,12 +9,13 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "lib/buffer.h"
 #include "lib/loop.h"
 #include "lib/result.h"
-#include "reconciler/core/trees.h"
+#include "reconciler/core/context.h"
 
 /* ---- watch health --------------------------------------------------------------------------- */
 
@@ -27,8 +28,6 @@
 
 struct watch_health {
     const struct context *context;
-    const struct trees *trees;
-    const struct watchers *watchers;
     struct {
         bool seen;
         dev_t device;
@@ -40,8 +39,9 @@ struct watch_health {
     char problem[400];      /* what cannot be seen; several are separated by "; " */
 };
 
-/* A root exists, open as fd: from now on it is known to have existed. */
-void watch_health_note_root(struct watch_health *watch_health, enum reconciler_tree tree, int fd);
+/* A root exists: from now on it is known to have existed. */
+void watch_health_note_root(struct watch_health *watch_health, enum reconciler_tree tree,
+                            const struct stat *st);
 
 /* Observes the watched roots, the watchers and the kubelet's directories. */
 void watch_health_check(struct watch_health *watch_health);
@@ -49,18 +49,50 @@ void watch_health_check(struct watch_health *watch_health);
 /* Something was wrong since the last check: the time starts over. */
 void watch_health_disturb(struct watch_health *watch_health);
 
+/* ---- monitors ------------------------------------------------------------------------------- */
+
+/* Removes the sockets of added monitors whose VMs are gone.
+ *
+ * They are crustd's own, so the configuration of cleanup does not apply to them. It runs in slices
+ * when no other work is left.
+ */
+
+struct added_monitor;
+struct added_monitors;
+
+/* The fields are private to the module. */
+struct monitors {
+    const struct context *context;
+    struct added_monitors *pass; /* in progress; NULL: none */
+    bool wanted;
+};
+
+/* A VM has ended, or may have: check soon. */
+void monitors_want(struct monitors *monitors);
+
+/* Does one slice of the work. Returns whether there is more to do now. */
+bool monitors_work(struct monitors *monitors);
+bool monitors_are_busy(const struct monitors *monitors);
+
+void monitors_done(struct monitors *monitors);
+
+enum monitors_outcome {
+    MONITORS_REMOVED,
+    MONITORS_NOT_THAT_ONE, /* a different socket is there now and stays, or none */
+};
+
+/* Removes the socket only if it is the one that was read. An enum monitors_outcome or -errno. For
+ * tests. */
+int monitors_remove_socket(int directory, const struct added_monitor *monitor);
+
 /* ---- cleaner -------------------------------------------------------------------------------- */
 
 struct cleanup_pass;
-struct database;
-struct observer;
 
 struct cleanup {
     const struct context *context;
-    const struct trees *trees;
-    const struct observer *observer;
-    const struct database *database;
     struct watch_health watch_health;
+    struct monitors monitors;
     struct cleanup_pass *pass; /* in progress; NULL: none */
     bool pass_wanted;
     bool trash_wanted;      /* rows of the trash may have a next step */

@@ -53,8 +53,7 @@ struct cleanup_pass {
     bool person, dry;
     int64_t volume_id; /* the only one in question; 0: all */
     bool listed, counted;
-    int64_t *entry; /* the candidates; the first `suspects` have been examined and kept */
-    size_t entries, room, next, suspects;
+    struct key_queue entries, suspects; /* entry ids: yet to be examined; examined and kept */
     struct process_scan *process_scan;
     struct pass_view view;
     struct verdict *verdict;
@@ -71,7 +70,8 @@ struct cleanup_pass *cleanup_pass_free(struct cleanup_pass *pass)
     for (size_t i = 0; i < pass->verdicts; i++)
         free(pass->verdict[i].json);
     free(pass->verdict);
-    free(pass->entry);
+    key_queue_done(&pass->entries);
+    key_queue_done(&pass->suspects);
     process_scan_free(pass->process_scan);
     free(pass);
     return NULL;
@@ -103,21 +103,13 @@ static int add_entry(void *userdata, int64_t entry_id)
 {
     struct cleanup_pass *pass = userdata;
 
-    if (pass->entries == pass->room) {
-        size_t room = pass->room ? 2 * pass->room : 64;
-        int64_t *entry = reallocarray(pass->entry, room, sizeof(*entry));
-
-        if (!entry)
-            return -ENOMEM;
-        pass->entry = entry;
-        pass->room = room;
-    }
-    pass->entry[pass->entries++] = entry_id;
-    return 0;
+    key_queue_add_number(&pass->entries, (uint64_t)entry_id);
+    return pass->entries.lost ? -ENOMEM : 0;
 }
 
 int cleanup_pass_prepare(struct cleanup_pass *pass)
 {
+    uint64_t entry_id;
     bool suspect;
     int r;
 
@@ -126,16 +118,16 @@ int cleanup_pass_prepare(struct cleanup_pass *pass)
         r = store_each_entry_id(pass->cleanup->context->store, pass->volume_id, add_entry, pass);
         return r < 0 ? r : PROGRESS_MORE;
     }
-    if (pass->next < pass->entries) { /* the suspects are kept at the front of the list */
-        int64_t entry_id = pass->entry[pass->next++];
-
-        r = evidence_suspects(pass->cleanup, entry_id, pass->volume_id != 0, pass->process_scan,
-                              &suspect);
+    if (key_queue_take_number(&pass->entries, &entry_id)) {
+        r = evidence_suspects(pass->cleanup, (int64_t)entry_id, pass->volume_id != 0,
+                              pass->process_scan, &suspect);
         if (r == 0 && suspect)
-            pass->entry[pass->suspects++] = entry_id;
+            key_queue_add_number(&pass->suspects, entry_id);
+        if (pass->suspects.lost)
+            r = -ENOMEM;
         return r < 0 ? r : PROGRESS_MORE;
     }
-    if (!pass->suspects)
+    if (key_queue_is_empty(&pass->suspects))
         return 0;
     if (pass->counted)
         return observe_cache_refresh(pass->cleanup->context->cache);
@@ -155,18 +147,6 @@ static struct stale_decision decide_one(const struct verdict *verdict)
 static bool is_doubtful(const struct verdict *verdict)
 {
     return !verdict->file[0] && verdict->facts.sandbox != STALE_SANDBOX_SEEN;
-}
-
-/* What would keep it from being removed by crustd's own pass, according to the last one. */
-static enum stale_reason held_back_by(const struct verdict *verdict,
-                                      const struct store_suspect *suspect)
-{
-    if (verdict->facts.mode == STALE_MODE_REPORT)
-        return STALE_REASON_REPORT_ONLY;
-    if (suspect->held && is_doubtful(verdict))
-        return STALE_REASON_BREAKER;
-    return verdict->reason_before == STALE_REASON_RATE_LIMIT ? STALE_REASON_RATE_LIMIT
-                                                             : STALE_REASON_NONE;
 }
 
 static int add_verdict(void *userdata, struct evidence *evidence)
@@ -198,7 +178,12 @@ static int add_verdict(void *userdata, struct evidence *evidence)
     verdict->held = evidence->suspect.held && !pass->person && is_doubtful(verdict);
     if (verdict->held)
         verdict->facts.limit = STALE_LIMIT_BREAKER;
-    verdict->waits_for = held_back_by(verdict, &evidence->suspect);
+    /* What would keep it from being removed by crustd's own pass, according to the last one. */
+    verdict->waits_for = verdict->facts.mode == STALE_MODE_REPORT         ? STALE_REASON_REPORT_ONLY
+                         : evidence->suspect.held && is_doubtful(verdict) ? STALE_REASON_BREAKER
+                         : verdict->reason_before == STALE_REASON_RATE_LIMIT
+                             ? STALE_REASON_RATE_LIMIT
+                             : STALE_REASON_NONE;
     /* Report mode does not limit a pass that a person requests. */
     if (pass->person && verdict->facts.mode == STALE_MODE_REPORT)
         verdict->facts.mode = STALE_MODE_DELETE;
@@ -208,32 +193,27 @@ static int add_verdict(void *userdata, struct evidence *evidence)
     return 0;
 }
 
-static int add_unobserved(struct cleanup_pass *pass, int64_t entry_id)
-{
-    cleanup(evidence_done) struct evidence evidence = {.suspect.entry_id = entry_id};
-    int r;
-
-    buffer_init(&evidence.json, ROOM_FOR_END);
-    r = buffer_append_text(&evidence.json, "{}");
-    if (r == 0)
-        r = add_verdict(pass, &evidence);
-    if (r < 0)
-        return r;
-    pass->verdict[pass->verdicts - 1].unobserved = true;
-    return 0;
-}
-
 static int judge(struct cleanup_pass *pass, int64_t entry_id)
 {
     cleanup(evidence_done) struct evidence evidence = {0};
     int r = evidence_take(pass->cleanup, &pass->view, entry_id, &evidence);
 
-    if (r < 0 || (r != EVIDENCE_TAKEN && !pass->volume_id))
+    if (r == EVIDENCE_TAKEN) {
+        r = add_verdict(pass, &evidence);
+        return r < 0 ? r
+                     : evidence_each_file(pass->cleanup, &pass->view, entry_id, add_verdict, pass);
+    }
+    if (r < 0 || !pass->volume_id)
         return r < 0 ? r : 0;
-    if (r != EVIDENCE_TAKEN)
-        return add_unobserved(pass, entry_id);
-    r = add_verdict(pass, &evidence);
-    return r < 0 ? r : evidence_each_file(pass->cleanup, &pass->view, entry_id, add_verdict, pass);
+    evidence_done(&evidence);
+    evidence = (struct evidence){.suspect.entry_id = entry_id};
+    buffer_init(&evidence.json, ROOM_FOR_END);
+    r = buffer_append_text(&evidence.json, "{}");
+    if (r == 0)
+        r = add_verdict(pass, &evidence);
+    if (r == 0)
+        pass->verdict[pass->verdicts - 1].unobserved = true;
+    return r;
 }
 
 /* ---- the limits -------------------------------------------------------------------------- */
@@ -269,28 +249,21 @@ static unsigned long count_doubtful(const struct cleanup_pass *pass)
     return doubtful;
 }
 
-static unsigned long hold_doubtful(struct cleanup_pass *pass)
-{
-    unsigned long held = 0;
-
-    for (size_t i = 0; i < pass->verdicts; i++)
-        if (is_removable(&pass->verdict[i]) && is_doubtful(&pass->verdict[i])) {
-            limit_one(&pass->verdict[i], STALE_LIMIT_BREAKER);
-            pass->verdict[i].held = true;
-            held++;
-        }
-    return held;
-}
-
 static int apply_breaker(struct cleanup_pass *pass)
 {
     unsigned long doubtful = count_doubtful(pass);
+    bool holds = false;
     uint64_t volumes;
     int r = store_count_volumes(pass->cleanup->context->store, &volumes);
 
-    if (r < 0)
+    if (r < 0 || !stale_breaks(doubtful, volumes))
         return r;
-    if (stale_breaks(doubtful, volumes) && hold_doubtful(pass))
+    for (size_t i = 0; i < pass->verdicts; i++)
+        if (is_removable(&pass->verdict[i]) && is_doubtful(&pass->verdict[i])) {
+            limit_one(&pass->verdict[i], STALE_LIMIT_BREAKER);
+            pass->verdict[i].held = holds = true;
+        }
+    if (holds)
         log_warning(NULL,
                     "%lu of %" PRIu64 " volumes look stale at once, and their sandboxes were not "
                     "seen to end: they are kept until a person runs crustctl gc",
@@ -368,36 +341,32 @@ static int note(struct cleanup_pass *pass, const struct verdict *verdict)
     return store_note_stale(pass->cleanup->context->store, verdict->entry_id, &stale_row);
 }
 
-static int intend(struct cleanup_pass *pass, struct verdict *verdict)
-{
-    struct store_cleanup_intent intent = {
-        .reason = verdict->file[0] ? STALE_REASON_DEAD_SANDBOX_FILE : verdict->decision.reason,
-        .evidence = verdict->json,
-        .fingerprint = verdict->fingerprint,
-        .directory = node_trash_path(pass->cleanup->context->config, verdict->layout),
-        .file = verdict->file[0] ? verdict->file : NULL,
-        .now_ns = pass->view.now_ns,
-    };
-
-    return store_intend_cleanup(pass->cleanup->context->store, verdict->entry_id, &intent,
-                                &verdict->cleanup_id);
-}
-
 /* Only intents have to be on disk before anything else happens. */
 static int write_verdicts(struct cleanup_pass *pass)
 {
+    const struct context *context = pass->cleanup->context;
     bool intends = false;
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < pass->verdicts; i++) {
-        r = is_removable(&pass->verdict[i]) ? intend(pass, &pass->verdict[i])
-                                            : note(pass, &pass->verdict[i]);
-        intends |= pass->verdict[i].cleanup_id != 0;
+        struct verdict *verdict = &pass->verdict[i];
+        const struct store_cleanup_intent intent = {
+            .reason = verdict->file[0] ? STALE_REASON_DEAD_SANDBOX_FILE : verdict->decision.reason,
+            .evidence = verdict->json,
+            .fingerprint = verdict->fingerprint,
+            .directory = node_trash_path(context->config, verdict->layout),
+            .file = verdict->file[0] ? verdict->file : NULL,
+            .now_ns = pass->view.now_ns,
+        };
+
+        r = is_removable(verdict) ? store_intend_cleanup(context->store, verdict->entry_id, &intent,
+                                                         &verdict->cleanup_id)
+                                  : note(pass, verdict);
+        intends |= verdict->cleanup_id != 0;
     }
     if (r < 0)
         return r;
-    return intends ? store_commit_durable(pass->cleanup->context->store)
-                   : store_commit(pass->cleanup->context->store);
+    return intends ? store_commit_durable(context->store) : store_commit(context->store);
 }
 
 /* The rate is counted from now, because the pass may have begun long ago. */
@@ -424,40 +393,26 @@ static void take_away(struct cleanup_pass *pass)
 
 /* ---- deciding ---------------------------------------------------------------------------- */
 
-static bool database_is_fit(struct cleanup *cleanup)
-{
-    int r;
-
-    if (database_is_waiting(cleanup->database) || store_is_degraded(cleanup->context->store))
-        return false;
-    r = store_begin(cleanup->context->store);
-    store_rollback(cleanup->context->store);
-    return r == 0;
-}
-
-/* The check makes the trash if it is missing, which a dry run must not do. */
-static bool is_trash_made_later(const struct cleanup_pass *pass, enum volume_layout layout)
-{
-    const struct context *context = pass->cleanup->context;
-    struct stat st;
-
-    return pass->dry && path_is_missing(path_stat_in_root(
-                            context->root, node_trash_path(context->config, layout), &st));
-}
-
 static enum stale_daemon judge_daemon(const struct cleanup_pass *pass, enum volume_layout layout,
                                       bool database)
 {
     struct cleanup *cleanup = pass->cleanup;
+    const struct context *context = cleanup->context;
     struct error error = {0};
+    struct stat st;
 
-    if (!cleanup->watch_health.well_since_ns)
+    if (!cleanup->watch_health.well_since_ns ||
+        !cleanup->watch_health.root[tree_of_layout(layout)].seen)
         return STALE_DAEMON_SOURCES;
     if (!database)
         return STALE_DAEMON_DATABASE;
-    if ((cleanup->context->config->cleanup.mode == CLEANUP_REPORT &&
-         (!pass->person || pass->volume_id)) ||
-        is_trash_made_later(pass, layout) || trash_is_usable(cleanup, layout, &error))
+    if (context->config->cleanup.mode == CLEANUP_REPORT && (!pass->person || pass->volume_id))
+        return STALE_DAEMON_FIT;
+    /* The check makes the trash if it is missing, which a dry run must not do. */
+    if (pass->dry && path_is_missing(path_stat_in_root(
+                         context->root, node_trash_path(context->config, layout), &st)))
+        return STALE_DAEMON_FIT;
+    if (trash_is_usable(cleanup, layout, &error))
         return STALE_DAEMON_FIT;
     log_warning(NULL, "stale metadata cannot be removed: %s", error.text);
     return STALE_DAEMON_TRASH;
@@ -467,8 +422,13 @@ static enum stale_daemon judge_daemon(const struct cleanup_pass *pass, enum volu
 static void observe_sources(struct cleanup_pass *pass)
 {
     struct cleanup *cleanup = pass->cleanup;
-    bool database = database_is_fit(cleanup);
+    const struct context *context = cleanup->context;
+    bool database = !database_is_waiting(context->database) && !store_is_degraded(context->store);
 
+    if (database) {
+        database = store_begin(context->store) == 0;
+        store_rollback(context->store);
+    }
     watch_health_check(&cleanup->watch_health);
     pass->view = (struct pass_view){
         .now_ns = clock_boottime(),
@@ -477,17 +437,16 @@ static void observe_sources(struct cleanup_pass *pass)
         .process_scan = pass->process_scan,
     };
     for (enum volume_layout layout = LAYOUT_KATA; layout <= LAYOUT_CRUST; layout++)
-        pass->view.daemon[layout] = cleanup->watch_health.root[tree_of_layout(layout)].seen
-                                        ? judge_daemon(pass, layout, database)
-                                        : STALE_DAEMON_SOURCES;
+        pass->view.daemon[layout] = judge_daemon(pass, layout, database);
 }
 
 static int judge_all(struct cleanup_pass *pass)
 {
+    uint64_t entry_id;
     int r = 0;
 
-    for (size_t i = 0; r == 0 && i < pass->suspects; i++)
-        r = judge(pass, pass->entry[i]);
+    while (r == 0 && key_queue_take_number(&pass->suspects, &entry_id))
+        r = judge(pass, (int64_t)entry_id);
     if (r == 0 && !pass->person)
         r = apply_breaker(pass);
     if (r == 0 && !pass->person)
@@ -495,57 +454,50 @@ static int judge_all(struct cleanup_pass *pass)
     return r;
 }
 
-static int decide_and_act(struct cleanup_pass *pass)
-{
-    struct store *store = pass->cleanup->context->store;
-    int r = store_begin(store);
-
-    if (r == 0)
-        r = judge_all(pass);
-    if (r == 0)
-        r = write_verdicts(pass);
-    if (r < 0) {
-        store_rollback(store);
-        return r;
-    }
-    take_away(pass);
-    return 0;
-}
-
 int cleanup_pass_finish(struct cleanup_pass *pass)
 {
-    if (!pass->suspects) {
+    struct store *store = pass->cleanup->context->store;
+    int r;
+
+    if (key_queue_is_empty(&pass->suspects)) {
         watch_health_check(&pass->cleanup->watch_health);
         return 0;
     }
     observe_sources(pass);
-    return pass->dry ? judge_all(pass) : decide_and_act(pass);
+    if (pass->dry)
+        return judge_all(pass);
+    r = store_begin(store);
+    if (r == 0)
+        r = judge_all(pass);
+    if (r == 0)
+        r = write_verdicts(pass);
+    if (r == 0)
+        take_away(pass);
+    else
+        store_rollback(store);
+    return r;
 }
 
 /* ---- the report -------------------------------------------------------------------------- */
 
-static enum stale_reason reason_told(const struct verdict *verdict)
-{
-    if (verdict->unobserved)
-        return STALE_REASON_NOT_OBSERVED;
-    if (verdict->decision.verdict == STALE_NOT)
-        return stale_why_not(&verdict->facts);
-    return verdict->file[0] && is_removable(verdict) ? STALE_REASON_DEAD_SANDBOX_FILE
-                                                     : verdict->decision.reason;
-}
-
 static int append_verdict(struct cleanup_pass *pass, const struct verdict *verdict, bool first,
                           struct buffer *json)
 {
-    const char *decision = verdict->decision.verdict == STALE_NOT ? "not_stale" : "kept";
+    const bool is_stale = verdict->decision.verdict != STALE_NOT;
+    const char *decision = is_removable(verdict) ? pass->dry ? "would_remove" : "removing"
+                           : is_stale            ? "kept"
+                                                 : "not_stale";
+    const enum stale_reason reason = verdict->unobserved ? STALE_REASON_NOT_OBSERVED
+                                     : !is_stale         ? stale_why_not(&verdict->facts)
+                                     : verdict->file[0] && is_removable(verdict)
+                                         ? STALE_REASON_DEAD_SANDBOX_FILE
+                                         : verdict->decision.reason;
     struct store_suspect suspect = {0};
     char pv[STORE_KEY_BYTES] = "";
     int r = store_get_suspect(pass->cleanup->context->store, verdict->entry_id, &suspect);
 
     if (r >= 0)
         r = store_get_pv(pass->cleanup->context->store, suspect.volume_id, pv);
-    if (is_removable(verdict))
-        decision = pass->dry ? "would_remove" : "removing";
     if (r < 0)
         return r;
     buffer_append_format(json, "%s{\"volume_id\":%" PRId64, first ? "" : ",", suspect.volume_id);
@@ -553,7 +505,7 @@ static int append_verdict(struct cleanup_pass *pass, const struct verdict *verdi
     json_append_member(json, "target_path", suspect.target_path[0] ? suspect.target_path : NULL);
     json_append_member(json, "pv", pv[0] ? pv : NULL);
     json_append_member(json, "decision", decision);
-    json_append_member(json, "reason", stale_reason_name(reason_told(verdict)));
+    json_append_member(json, "reason", stale_reason_name(reason));
     json_append_member(json, "waits_for",
                        pass->dry && is_removable(verdict) && verdict->waits_for
                            ? stale_reason_name(verdict->waits_for)

@@ -87,6 +87,7 @@ enum {
     EVIDENCE_TAKEN,
     EVIDENCE_NONE, /* it is gone or differs from the record, and must be observed first */
 };
+/* ret_evidence: zeroed by the caller, who frees it whatever the outcome. */
 int evidence_take(struct cleanup *cleanup, const struct pass_view *view, int64_t entry_id,
                   struct evidence *ret_evidence);
 

@@ -41,19 +41,13 @@ void evidence_done(struct evidence *evidence)
 static void take_path(const struct cleanup *cleanup, const struct store_suspect *suspect,
                       struct observed_publish_path *ret_path, enum stale_path *ret_kind)
 {
-    const struct config_list *list = &cleanup->context->config->paths.kubelet;
-    const char *kubelet[CONFIG_LIST_ITEMS];
-
-    for (unsigned i = 0; i < list->count; i++)
-        kubelet[i] = config_list_item(list, i);
     *ret_path = (struct observed_publish_path){0};
     *ret_kind = STALE_PATH_OTHER;
     if (strcmp(suspect->volume_type, "blk") == 0)
         *ret_kind = STALE_PATH_EMPTY_DIR;
     else if (!suspect->target_path[0])
         *ret_kind = STALE_PATH_UNRESOLVED;
-    else if (observe_publish_path(cleanup->context->root, kubelet, list->count,
-                                  suspect->target_path, ret_path) < 0)
+    else if (node_publish_path(cleanup->context, suspect->target_path, ret_path) < 0)
         return;
     if (ret_path->is_empty_dir)
         *ret_kind = STALE_PATH_EMPTY_DIR;
@@ -161,20 +155,13 @@ struct life {
     pid_t pid; /* of one of its processes; 0: unknown */
 };
 
-/* A zombie counts as well: its arguments are gone, and other threads of it may still run. */
-static bool is_there(pid_t pid, uint64_t start_ns)
-{
-    struct process process;
-
-    return process_read(pid, &process) == 0 && process.start_ns == start_ns;
-}
-
 static void observe_life(struct cleanup *cleanup, const struct pass_view *view,
                          const struct store_user *user, struct life *ret_life)
 {
     cleanup(observed_sandbox_done) struct observed_sandbox observed = {0};
     struct node_lists lists;
     struct observe_sandbox_paths paths;
+    struct process process;
     int r;
 
     node_sandbox_paths(cleanup->context, &lists, &paths);
@@ -190,7 +177,10 @@ static void observe_life(struct cleanup *cleanup, const struct pass_view *view,
          * alive. */
         .process = user->alive || observed.alive || r == OBSERVED_UNFINISHED ||
                    process_scan_has_process(view->process_scan, user->sandbox_id) ||
-                   (!user->exit_seen && is_there(user->vmm_pid, user->vmm_start_ns)),
+                   /* A zombie counts as well: its arguments are gone, and other threads of it may
+                    * still run. */
+                   (!user->exit_seen && process_read(user->vmm_pid, &process) == 0 &&
+                    process.start_ns == user->vmm_start_ns),
         .cgroup = process_scan_has_cgroup(view->process_scan, user->sandbox_id),
         .state_directory = r != OBSERVED_ABSENT,
         .exit_seen = user->exit_seen,
@@ -199,33 +189,9 @@ static void observe_life(struct cleanup *cleanup, const struct pass_view *view,
     };
 }
 
-static enum stale_sandbox judge_life(const struct life *life)
-{
-    if (life->process)
-        return STALE_SANDBOX_ALIVE;
-    if (life->exit_seen)
-        return STALE_SANDBOX_SEEN;
-    return life->cgroup || life->state_directory ? STALE_SANDBOX_TRACES : STALE_SANDBOX_CLEARED;
-}
-
 static const char *yes(bool value)
 {
     return value ? "true" : "false";
-}
-
-static int append_life(struct buffer *json, const char *sandbox_id, const struct life *life)
-{
-    if (json->length > JSON_LIVES) /* more than anyone reads; all of them count nevertheless */
-        return 0;
-    buffer_append_text(json, json->data[json->length - 1] == '[' ? "{" : ",{");
-    json_append_member(json, "id", sandbox_id);
-    if (life->process && life->pid > 0)
-        buffer_append_format(json, ",\"pid\":%d", (int)life->pid);
-    return buffer_append_format(json,
-                                ",\"process\":%s,\"cgroup\":%s,\"state_directory\":%s,"
-                                "\"exit_seen\":%s}",
-                                yes(life->process), yes(life->cgroup), yes(life->state_directory),
-                                yes(life->exit_seen));
 }
 
 struct walk {
@@ -239,14 +205,28 @@ static int add_user(void *userdata, const struct store_user *user)
 {
     struct walk *walk = userdata;
     struct stale_facts *facts = &walk->evidence->facts;
+    struct buffer *json = &walk->evidence->json;
     enum stale_sandbox sandbox;
     struct life life;
 
     observe_life(walk->cleanup, walk->view, user, &life);
-    sandbox = judge_life(&life);
+    sandbox = life.process                          ? STALE_SANDBOX_ALIVE
+              : life.exit_seen                      ? STALE_SANDBOX_SEEN
+              : life.cgroup || life.state_directory ? STALE_SANDBOX_TRACES
+                                                    : STALE_SANDBOX_CLEARED;
     if (sandbox > facts->sandbox)
         facts->sandbox = sandbox;
-    return append_life(&walk->evidence->json, user->sandbox_id, &life);
+    if (json->length > JSON_LIVES) /* more than anyone reads; all of them count nevertheless */
+        return 0;
+    buffer_append_text(json, json->data[json->length - 1] == '[' ? "{" : ",{");
+    json_append_member(json, "id", user->sandbox_id);
+    if (life.process && life.pid > 0)
+        buffer_append_format(json, ",\"pid\":%d", (int)life.pid);
+    return buffer_append_format(json,
+                                ",\"process\":%s,\"cgroup\":%s,\"state_directory\":%s,"
+                                "\"exit_seen\":%s}",
+                                yes(life.process), yes(life.cgroup), yes(life.state_directory),
+                                yes(life.exit_seen));
 }
 
 /* ---- the directory itself ---------------------------------------------------------------- */
@@ -295,19 +275,6 @@ static int take_fingerprint(int volumes, struct evidence *evidence)
     return EVIDENCE_TAKEN;
 }
 
-/* A foreign file in the directory keeps the directory, but not the file of a dead sandbox beside
- * it. */
-static void note_entry(const struct observed_entry *entry, struct evidence *evidence)
-{
-    if (evidence->suspect.invalid)
-        evidence->facts.entry = STALE_ENTRY_INVALID;
-    else if (entry->remark && !evidence->file[0])
-        evidence->facts.entry = STALE_ENTRY_EXTRA;
-    if (entry->problem || (entry->remark && !evidence->problem.text[0]))
-        (void)error_set(&evidence->problem, 0, "%s",
-                        entry->problem ? entry->problem : entry->remark);
-}
-
 /* Reads the directory again, and compares it with the row. */
 static int take_directory(struct cleanup *cleanup, struct evidence *evidence)
 {
@@ -316,8 +283,8 @@ static int take_directory(struct cleanup *cleanup, struct evidence *evidence)
     cleanup(fd_closep) int volumes = -1;
     cleanup(observed_entry_done) struct observed_entry entry = {0};
     struct names names = {.entry = &entry};
-    int r = path_open_directory_in_root(cleanup->context->root, trees_path(cleanup->trees, tree),
-                                        &volumes);
+    int r = path_open_directory_in_root(cleanup->context->root,
+                                        trees_path(cleanup->context->trees, tree), &volumes);
 
     if (r == 0)
         r = take_fingerprint(volumes, evidence);
@@ -326,14 +293,19 @@ static int take_directory(struct cleanup *cleanup, struct evidence *evidence)
     if (r == OBSERVED && is_on_record(suspect, &entry) &&
         store_each_user(cleanup->context->store, 0, suspect->entry_id, find_name, &names) == 0 &&
         names.found == entry.sandboxes) {
-        note_entry(&entry, evidence);
+        /* A foreign file keeps the directory, but not the file of a dead sandbox beside it. */
+        if (suspect->invalid)
+            evidence->facts.entry = STALE_ENTRY_INVALID;
+        else if (entry.remark && !evidence->file[0])
+            evidence->facts.entry = STALE_ENTRY_EXTRA;
+        if (entry.problem || (entry.remark && !evidence->problem.text[0]))
+            (void)error_set(&evidence->problem, 0, "%s",
+                            entry.problem ? entry.problem : entry.remark);
         return EVIDENCE_TAKEN;
     }
     work_queue_add_directory(cleanup->context->queue, tree, suspect->key);
     return EVIDENCE_NONE;
 }
-
-/* ---- time -------------------------------------------------------------------------------- */
 
 static void take_time(const struct cleanup *cleanup, const struct pass_view *view, bool used,
                       struct evidence *evidence)
@@ -352,6 +324,7 @@ static void take_time(const struct cleanup *cleanup, const struct pass_view *vie
     evidence->facts.settled = view->now_ns >= evidence->settles_ns;
 }
 
+/* The end of the JSON. */
 static int append_time(const struct pass_view *view, const struct evidence *evidence,
                        struct buffer *json)
 {
@@ -368,96 +341,90 @@ static int append_time(const struct pass_view *view, const struct evidence *evid
 
 /* ---- all evidence ------------------------------------------------------------------------ */
 
-static void append_problems(const struct cleanup *cleanup, const struct evidence *evidence,
-                            struct buffer *json)
+/* What is asked of a directory, and not of one file in it: the kubelet, and whether anything has
+ * changed since it was judged last. */
+static void take_kubelet(const struct cleanup *cleanup, const struct observed_publish_path *path,
+                         struct evidence *evidence)
 {
-    const char *problem = cleanup->watch_health.problem;
+    const struct store_suspect *suspect = &evidence->suspect;
+    struct observed_kubelet kubelet;
+    char state[2 * SHA256_HEX_BYTES];
+    int length;
 
-    if (evidence->problem.text[0])
-        json_append_member(json, "metadata_problem", evidence->problem.text);
-    if (problem[0])
-        json_append_member(json, "problem", problem);
+    evidence->facts.kubelet = check_kubelet(cleanup, path, &kubelet);
+    evidence->facts.restored =
+        suspect->restored[0] && strcmp(suspect->restored, evidence->fingerprint) == 0;
+    length = snprintf(state, sizeof(state), "%s %d %d", evidence->fingerprint,
+                      (int)evidence->facts.sandbox, (int)evidence->facts.kubelet);
+    sha256_hex(state, (size_t)length, evidence->state);
+    if (suspect->stale_reason != STALE_REASON_NONE &&
+        strcmp(suspect->fingerprint, evidence->state) == 0)
+        evidence->since_ns = suspect->since_ns;
+    if (!path->is_publish_path)
+        return;
+    json_append_member(&evidence->json, "pod_uid", path->pod_uid);
+    buffer_append_format(&evidence->json, ",\"pod_directory\":%s,\"leaf\":%s,\"vol_data\":%s",
+                         yes(kubelet.pod), yes(kubelet.leaf), yes(kubelet.volume_data));
+    json_append_member(&evidence->json, "canary", kubelet.canary[0] ? kubelet.canary : NULL);
 }
 
-static int begin(struct cleanup *cleanup, int64_t entry_id, struct evidence *evidence)
+/* user: whose file is in question, in the directory of a volume that is in use; NULL: all of the
+ * directory is. EVIDENCE_* or -errno. */
+static int take(struct walk *walk, int64_t entry_id, const struct store_user *user)
 {
     static const enum stale_mode modes[] = {[CLEANUP_OFF] = STALE_MODE_OFF,
                                             [CLEANUP_REPORT] = STALE_MODE_REPORT,
                                             [CLEANUP_DELETE] = STALE_MODE_DELETE};
-    int r = store_get_suspect(cleanup->context->store, entry_id, &evidence->suspect);
+    struct cleanup *cleanup = walk->cleanup;
+    struct store *store = cleanup->context->store;
+    struct evidence *evidence = walk->evidence;
+    struct buffer *json = &evidence->json;
+    struct observed_publish_path path;
+    int r = store_get_suspect(store, entry_id, &evidence->suspect);
 
-    buffer_init(&evidence->json, JSON_BYTES);
-    if (r != STORE_FOUND)
+    buffer_init(json, JSON_BYTES);
+    if (r != STORE_FOUND || (user && !evidence->suspect.live))
         return r < 0 ? r : EVIDENCE_NONE;
     evidence->facts.mode = modes[cleanup->context->config->cleanup.mode];
-    return EVIDENCE_TAKEN;
-}
-
-static int take_users(struct walk *walk)
-{
-    struct evidence *evidence = walk->evidence;
-    int r = buffer_append_text(&evidence->json, "{\"sandboxes\":[");
-
+    if (user)
+        memcpy(evidence->file, user->sandbox_id, strlen(user->sandbox_id) + 1);
+    r = take_directory(cleanup, evidence);
+    if (r != EVIDENCE_TAKEN)
+        return r;
+    buffer_append_text(json, "{");
+    if (user)
+        json_append_member(json, "file", user->sandbox_id);
+    r = buffer_append_text(json, user ? ",\"sandboxes\":[" : "\"sandboxes\":[");
     if (r == 0)
-        r = store_each_user(walk->cleanup->context->store, evidence->suspect.volume_id, 0, add_user,
-                            walk);
-    buffer_append_text(&evidence->json, "]");
-    if (evidence->suspect.live)
+        r = user ? add_user(walk, user)
+                 : store_each_user(store, evidence->suspect.volume_id, 0, add_user, walk);
+    if (r < 0)
+        return r;
+    buffer_append_text(json, "]");
+    if (!user && evidence->suspect.live)
         evidence->facts.sandbox = STALE_SANDBOX_ALIVE;
     else if (!walk->view->sees_host)
         evidence->facts.sandbox = STALE_SANDBOX_UNSEEN;
-    return r;
-}
-
-static int take_all(struct walk *walk)
-{
-    struct cleanup *cleanup = walk->cleanup;
-    struct evidence *evidence = walk->evidence;
-    struct observed_publish_path path;
-    struct observed_kubelet kubelet;
-    char state[2 * SHA256_HEX_BYTES];
-    bool used;
-    int length, r = take_users(walk);
-
-    used = evidence->facts.sandbox != STALE_SANDBOX_NEVER;
     take_path(cleanup, &evidence->suspect, &path, &evidence->facts.path);
-    evidence->facts.kubelet = check_kubelet(cleanup, &path, &kubelet);
     evidence->facts.daemon = walk->view->daemon[evidence->suspect.layout];
-    evidence->facts.restored = evidence->suspect.restored[0] &&
-                               strcmp(evidence->suspect.restored, evidence->fingerprint) == 0;
-    length = snprintf(state, sizeof(state), "%s %d %d", evidence->fingerprint,
-                      (int)evidence->facts.sandbox, (int)evidence->facts.kubelet);
-    sha256_hex(state, (size_t)length, evidence->state);
-    if (evidence->suspect.stale_reason != STALE_REASON_NONE &&
-        strcmp(evidence->suspect.fingerprint, evidence->state) == 0)
-        evidence->since_ns = evidence->suspect.since_ns;
-    take_time(cleanup, walk->view, used, evidence);
-    if (path.is_publish_path) {
-        json_append_member(&evidence->json, "pod_uid", path.pod_uid);
-        buffer_append_format(&evidence->json, ",\"pod_directory\":%s,\"leaf\":%s,\"vol_data\":%s",
-                             yes(kubelet.pod), yes(kubelet.leaf), yes(kubelet.volume_data));
-        json_append_member(&evidence->json, "canary", kubelet.canary[0] ? kubelet.canary : NULL);
+    if (user) {
+        evidence->facts.restored = user->restored;
+        evidence->since_ns = user->stale_since_ns;
+    } else {
+        take_kubelet(cleanup, &path, evidence);
     }
-    append_problems(cleanup, evidence, &evidence->json);
-    return r < 0 ? r : append_time(walk->view, evidence, &evidence->json);
+    take_time(cleanup, walk->view, evidence->facts.sandbox != STALE_SANDBOX_NEVER, evidence);
+    if (evidence->problem.text[0])
+        json_append_member(json, "metadata_problem", evidence->problem.text);
+    if (cleanup->watch_health.problem[0])
+        json_append_member(json, "problem", cleanup->watch_health.problem);
+    return append_time(walk->view, evidence, json);
 }
 
 int evidence_take(struct cleanup *cleanup, const struct pass_view *view, int64_t entry_id,
                   struct evidence *ret_evidence)
 {
-    cleanup(evidence_done) struct evidence evidence = {0};
-    struct walk walk = {cleanup, view, &evidence};
-    int r = begin(cleanup, entry_id, &evidence);
-
-    if (r == EVIDENCE_TAKEN)
-        r = take_directory(cleanup, &evidence);
-    if (r == EVIDENCE_TAKEN)
-        r = take_all(&walk);
-    if (r != EVIDENCE_TAKEN)
-        return r;
-    *ret_evidence = evidence;
-    buffer_init(&evidence.json, JSON_BYTES);
-    return EVIDENCE_TAKEN;
+    return take(&(struct walk){cleanup, view, ret_evidence}, entry_id, NULL);
 }
 
 /* ---- files of dead sandboxes ------------------------------------------------------------- */
@@ -484,42 +451,6 @@ static int note_dead(void *userdata, const struct store_user *user)
     return 0;
 }
 
-static int take_file(struct walk *walk, const struct store_user *user)
-{
-    struct evidence *evidence = walk->evidence;
-    struct observed_publish_path path;
-    int r;
-
-    buffer_append_text(&evidence->json, "{");
-    json_append_member(&evidence->json, "file", user->sandbox_id);
-    r = buffer_append_text(&evidence->json, ",\"sandboxes\":[");
-    if (r == 0)
-        r = add_user(walk, user);
-    buffer_append_text(&evidence->json, "]");
-    if (!walk->view->sees_host)
-        evidence->facts.sandbox = STALE_SANDBOX_UNSEEN;
-    take_path(walk->cleanup, &evidence->suspect, &path, &evidence->facts.path);
-    evidence->facts.daemon = walk->view->daemon[evidence->suspect.layout];
-    evidence->facts.restored = user->restored;
-    evidence->since_ns = user->stale_since_ns;
-    take_time(walk->cleanup, walk->view, true, evidence);
-    append_problems(walk->cleanup, evidence, &evidence->json);
-    return r < 0 ? r : append_time(walk->view, evidence, &evidence->json);
-}
-
-/* EVIDENCE_*, -errno. */
-static int judge_file(struct walk *walk, int64_t entry_id, const struct store_user *user)
-{
-    struct evidence *evidence = walk->evidence;
-    int r = begin(walk->cleanup, entry_id, evidence);
-
-    if (r != EVIDENCE_TAKEN || !evidence->suspect.live)
-        return r < 0 ? r : EVIDENCE_NONE;
-    memcpy(evidence->file, user->sandbox_id, strlen(user->sandbox_id) + 1);
-    r = take_directory(walk->cleanup, evidence);
-    return r == EVIDENCE_TAKEN ? take_file(walk, user) : r;
-}
-
 int evidence_each_file(struct cleanup *cleanup, const struct pass_view *view, int64_t entry_id,
                        int (*callback)(void *userdata, struct evidence *evidence), void *userdata)
 {
@@ -528,9 +459,8 @@ int evidence_each_file(struct cleanup *cleanup, const struct pass_view *view, in
 
     for (unsigned i = 0; r == 0 && i < dead.count; i++) {
         cleanup(evidence_done) struct evidence evidence = {0};
-        struct walk walk = {cleanup, view, &evidence};
 
-        r = judge_file(&walk, entry_id, &dead.name[i].user);
+        r = take(&(struct walk){cleanup, view, &evidence}, entry_id, &dead.name[i].user);
         if (r == EVIDENCE_TAKEN)
             r = callback(userdata, &evidence);
         else if (r > 0)

@@ -5,7 +5,7 @@
  * socket in this place; then the socket gets its name back. Only crustd connects by path, so no
  * client misses it meanwhile.
  */
-#include "reconciler/cleanup/monitors.h"
+#include "reconciler/cleanup/cleaner.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,8 +25,6 @@
 
 static const uint64_t SLICE_NS = 500 * 1000;
 
-/* ---- one socket ---------------------------------------------------------------------------- */
-
 int monitors_remove_socket(int directory, const struct added_monitor *monitor)
 {
     struct stat status;
@@ -43,32 +41,13 @@ int monitors_remove_socket(int directory, const struct added_monitor *monitor)
                : MONITORS_NOT_THAT_ONE;
 }
 
-static void remove_abandoned(struct added_monitors *pass)
-{
-    struct added_monitor monitor;
-
-    while (added_monitors_next(pass, &monitor)) {
-        int r = monitors_remove_socket(added_monitors_directory(pass), &monitor);
-
-        if (r < 0)
-            log_warning(NULL, "cannot remove " ADDED_MONITORS "/%s, whose VM is gone: %s",
-                        monitor.name, strerror(-r));
-        else if (r == MONITORS_REMOVED)
-            log_info(NULL,
-                     "removed the monitor's socket of a VM that is gone: " ADDED_MONITORS "/%s",
-                     monitor.name);
-    }
-}
-
-/* ---- all of them --------------------------------------------------------------------------- */
-
 static int keep(void *userdata, const struct store_helper_run *sandbox)
 {
     added_monitors_keep(userdata, sandbox->sandbox_id);
     return 0;
 }
 
-static void end_pass(struct monitors *monitors)
+void monitors_done(struct monitors *monitors)
 {
     monitors->pass = added_monitors_free(monitors->pass);
 }
@@ -92,33 +71,40 @@ static void begin_pass(struct monitors *monitors)
     if (r == 0)
         r = store_each_sandbox(monitors->context->store, false, keep, monitors->pass);
     if (r < 0 || !added_monitors_are_doubtful(monitors->pass))
-        end_pass(monitors);
-}
-
-static void go_on(struct monitors *monitors)
-{
-    struct added_monitors *pass = monitors->pass;
-    uint64_t until = clock_boottime() + SLICE_NS;
-    int r;
-
-    do
-        r = added_monitors_step(pass);
-    while (r > 0 && clock_boottime() < until);
-    if (r == 0)
-        remove_abandoned(pass);
-    if (r < 0)
-        log_warning(NULL, "cannot tell which VMs have the sockets in " ADDED_MONITORS ": %s",
-                    strerror(-r));
-    if (r <= 0)
-        end_pass(monitors);
+        monitors_done(monitors);
 }
 
 bool monitors_work(struct monitors *monitors)
 {
-    if (monitors->pass)
-        go_on(monitors);
-    else if (monitors->wanted)
-        begin_pass(monitors);
+    const uint64_t until = clock_boottime() + SLICE_NS;
+    struct added_monitor monitor;
+    int r;
+
+    if (!monitors->pass) {
+        if (monitors->wanted)
+            begin_pass(monitors);
+        return monitors_are_busy(monitors);
+    }
+    do
+        r = added_monitors_step(monitors->pass);
+    while (r > 0 && clock_boottime() < until);
+    if (r > 0)
+        return true;
+    if (r < 0)
+        log_warning(NULL, "cannot tell which VMs have the sockets in " ADDED_MONITORS ": %s",
+                    strerror(-r));
+    while (r >= 0 && added_monitors_next(monitors->pass, &monitor)) {
+        r = monitors_remove_socket(added_monitors_directory(monitors->pass), &monitor);
+        if (r < 0)
+            log_warning(NULL, "cannot remove " ADDED_MONITORS "/%s, whose VM is gone: %s",
+                        monitor.name, strerror(-r));
+        else if (r == MONITORS_REMOVED)
+            log_info(NULL,
+                     "removed the monitor's socket of a VM that is gone: " ADDED_MONITORS "/%s",
+                     monitor.name);
+        r = 0;
+    }
+    monitors_done(monitors);
     return monitors_are_busy(monitors);
 }
 
@@ -130,9 +116,4 @@ void monitors_want(struct monitors *monitors)
 bool monitors_are_busy(const struct monitors *monitors)
 {
     return monitors->pass || monitors->wanted;
-}
-
-void monitors_done(struct monitors *monitors)
-{
-    end_pass(monitors);
 }

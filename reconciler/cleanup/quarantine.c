@@ -26,58 +26,42 @@
 
 enum { ANCESTORS = 64 };
 
-/* ---- the place --------------------------------------------------------------------------- */
-
-struct place {
-    uint64_t mount;
-    dev_t device;
-    ino_t inode;
-    uid_t owner;
-    mode_t mode;
-};
-
-static int identify(int fd, struct place *ret_place)
+static bool is_same(const struct stat *a, const struct stat *b)
 {
-    struct statx x;
-    struct stat st;
-
-    if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_MNT_ID, &x) < 0 ||
-        fstat(fd, &st) < 0)
-        return -errno;
-    *ret_place = (struct place){.mount = x.stx_mask & STATX_MNT_ID ? x.stx_mnt_id : 0,
-                                .device = st.st_dev,
-                                .inode = st.st_ino,
-                                .owner = st.st_uid,
-                                .mode = st.st_mode};
-    return 0;
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-static bool is_same(const struct place *a, const struct place *b)
+/* 0: not known. */
+static uint64_t mount_of(int fd)
 {
-    return a->device == b->device && a->inode == b->inode;
+    struct statx x;
+
+    return statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &x) == 0 && (x.stx_mask & STATX_MNT_ID)
+               ? x.stx_mnt_id
+               : 0;
 }
 
 /* Whether `directory` is the one at `place`, or lies in it. */
-static int lies_in(int directory, const struct place *place, bool *ret_inside)
+static int lies_in(int directory, const struct stat *place, bool *ret_inside)
 {
     cleanup(fd_closep) int fd = openat(directory, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    struct place here, before = {0};
-    int r = fd < 0 ? -errno : identify(fd, &here);
+    struct stat here, before = {0};
 
     *ret_inside = false;
-    for (unsigned i = 0; r == 0 && i < ANCESTORS && !is_same(&here, &before); i++) {
+    for (unsigned i = 0; i < ANCESTORS; i++) {
         int parent;
 
+        if (fd < 0 || fstat(fd, &here) < 0)
+            return -errno;
         *ret_inside = is_same(&here, place);
-        if (*ret_inside)
+        if (*ret_inside || is_same(&here, &before))
             return 0;
         parent = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
         fd_close(fd);
         fd = parent;
         before = here;
-        r = fd < 0 ? -errno : identify(fd, &here);
     }
-    return r;
+    return 0;
 }
 
 static int check_outside(int root, int trash_fd, const char *trash, const char *const *watched,
@@ -85,14 +69,14 @@ static int check_outside(int root, int trash_fd, const char *trash, const char *
 {
     for (; *watched; watched++) {
         cleanup(fd_closep) int fd = -1;
-        struct place place;
+        struct stat place;
         bool inside = false;
         int r = path_open_directory_in_root(root, *watched, &fd);
 
         if (r == PATH_MISSING)
             continue;
-        if (r == 0)
-            r = identify(fd, &place);
+        if (r == 0 && fstat(fd, &place) < 0)
+            r = -errno;
         if (r == 0)
             r = lies_in(trash_fd, &place, &inside);
         if (r < 0)
@@ -106,16 +90,20 @@ static int check_outside(int root, int trash_fd, const char *trash, const char *
     return QUARANTINE_READY;
 }
 
-static int check_trash(const struct place *volumes, const struct place *trash, const char *path,
-                       struct error *error)
+static int check_trash(const struct quarantine *quarantine, const char *path, struct error *error)
 {
-    if (trash->owner != 0 && trash->owner != geteuid())
+    struct stat volumes, trash;
+
+    if (fstat(quarantine->volumes, &volumes) < 0 || fstat(quarantine->trash, &trash) < 0)
+        return error_set_errno(error, -errno, "%s", path);
+    if (trash.st_uid != 0 && trash.st_uid != geteuid())
         return error_set(error, QUARANTINE_UNFIT, "the trash %s belongs to uid %u, not to root",
-                         path, trash->owner);
-    if (trash->mode & (S_IWGRP | S_IWOTH))
+                         path, trash.st_uid);
+    if (trash.st_mode & (S_IWGRP | S_IWOTH))
         return error_set(error, QUARANTINE_UNFIT,
                          "the trash %s is writable by others than root: chmod 0700 it", path);
-    if (trash->device != volumes->device || trash->mount != volumes->mount)
+    if (trash.st_dev != volumes.st_dev ||
+        mount_of(quarantine->trash) != mount_of(quarantine->volumes))
         return error_set(error, QUARANTINE_UNFIT,
                          "the trash %s is not on the same mount as the volumes, so nothing can be "
                          "renamed to it: set paths.kata_trash or paths.crust_trash to a place "
@@ -128,22 +116,17 @@ int quarantine_open(int root, const char *volumes, const char *trash, const char
                     struct quarantine *ret_quarantine, struct error *error)
 {
     cleanup(quarantine_done) struct quarantine quarantine = QUARANTINE_INIT;
-    struct place of_volumes, of_trash;
     int r = path_open_directory_in_root(root, volumes, &quarantine.volumes);
 
-    if (r == 0)
-        r = identify(quarantine.volumes, &of_volumes);
     if (r < 0)
         return error_set_errno(error, r, "%s", volumes);
     r = path_make_directories(root, trash, 0700);
     if (r == 0)
         r = path_open_directory_in_root(root, trash, &quarantine.trash);
-    if (r == 0)
-        r = identify(quarantine.trash, &of_trash);
     if (r < 0)
         return error_set(error, QUARANTINE_UNFIT, "cannot use the trash %s: %s", trash,
                          strerror(-r));
-    r = check_trash(&of_volumes, &of_trash, trash, error);
+    r = check_trash(&quarantine, trash, error);
     if (r == QUARANTINE_READY)
         r = check_outside(root, quarantine.trash, trash, watched, error);
     if (r != QUARANTINE_READY)
@@ -159,8 +142,6 @@ void quarantine_done(struct quarantine *quarantine)
     fd_close(quarantine->trash);
     *quarantine = (struct quarantine)QUARANTINE_INIT;
 }
-
-/* ---- moving ------------------------------------------------------------------------------ */
 
 static const char *moved_name(const struct quarantine_item *item)
 {
@@ -204,31 +185,24 @@ int quarantine_take(const struct quarantine *quarantine, const struct quarantine
     return r == PATH_MISSING ? QUARANTINE_ABSENT : r;
 }
 
-static int take_fingerprint(int drawer, const struct quarantine_item *item, char *ret_text)
-{
-    cleanup(fd_closep) int directory = -1;
-    int r;
-
-    if (item->file)
-        return fingerprint_file(drawer, item->file, ret_text);
-    r = path_open_directory_below(drawer, item->key, &directory);
-    if (path_is_no_directory(r))
-        return FINGERPRINT_UNFIT;
-    if (r < 0)
-        return r == PATH_MISSING ? FINGERPRINT_ABSENT : r;
-    return fingerprint_directory(directory, ret_text, NULL);
-}
-
 static int observe_in_trash(const struct quarantine *quarantine, const struct quarantine_item *item,
                             struct quarantine_state *state)
 {
-    cleanup(fd_closep) int drawer = -1;
+    cleanup(fd_closep) int drawer = -1, directory = -1;
     char fingerprint[SHA256_HEX_BYTES];
     int r = path_open_directory_below(quarantine->trash, item->name, &drawer);
 
     if (r < 0)
         return r == PATH_MISSING ? 0 : r;
-    r = take_fingerprint(drawer, item, fingerprint);
+    if (!item->file)
+        r = path_open_directory_below(drawer, item->key, &directory);
+    if (r == PATH_MISSING)
+        return 0;
+    if (path_is_no_directory(r))
+        r = FINGERPRINT_UNFIT;
+    else if (r == 0)
+        r = item->file ? fingerprint_file(drawer, item->file, fingerprint)
+                       : fingerprint_directory(directory, fingerprint, NULL);
     if (r < 0)
         return r;
     state->in_trash = r != FINGERPRINT_ABSENT;
@@ -274,8 +248,6 @@ int quarantine_put_back(const struct quarantine *quarantine, const struct quaran
     quarantine_tidy(quarantine, item);
     return QUARANTINE_DONE;
 }
-
-/* ---- deleting ---------------------------------------------------------------------------- */
 
 int quarantine_delete(const struct quarantine *quarantine, const struct quarantine_item *item,
                       struct error *error)

@@ -28,7 +28,6 @@
 
 /* A writer that had the file open when its directory was moved shows within this time. */
 static const uint64_t SETTLE_NS = 2 * NSEC_PER_SEC;
-static const uint64_t NSEC_PER_HOUR = 3600 * NSEC_PER_SEC;
 
 struct step {
     struct cleanup *cleanup;
@@ -46,8 +45,8 @@ static int open_place(struct cleanup *cleanup, enum volume_layout layout, const 
                                    cleanup->context->config->paths.crust_volumes, NULL};
 
     return quarantine_open(cleanup->context->root,
-                           trees_path(cleanup->trees, tree_of_layout(layout)), directory, watched,
-                           ret_quarantine, error);
+                           trees_path(cleanup->context->trees, tree_of_layout(layout)), directory,
+                           watched, ret_quarantine, error);
 }
 
 bool trash_is_usable(struct cleanup *cleanup, enum volume_layout layout, struct error *error)
@@ -60,7 +59,7 @@ bool trash_is_usable(struct cleanup *cleanup, enum volume_layout layout, struct 
 
 static uint64_t keep_ns(const struct cleanup *cleanup)
 {
-    return cleanup->context->config->cleanup.keep_hours * NSEC_PER_HOUR;
+    return NSEC_PER_SEC * 3600 * cleanup->context->config->cleanup.keep_hours;
 }
 
 /* ---- one row ----------------------------------------------------------------------------- */
@@ -102,7 +101,7 @@ static int step_init(struct cleanup *cleanup, int64_t cleanup_id, struct step *s
 /* The directory is back in its place, or gone: updates the volume. */
 static int observe_again(struct step *step)
 {
-    return observer_observe_entry(step->cleanup->observer, tree_of_layout(step->row.layout),
+    return observer_observe_entry(step->cleanup->context, tree_of_layout(step->row.layout),
                                   step->row.key);
 }
 
@@ -179,30 +178,6 @@ static int advance_moved(struct step *step, const struct quarantine_state *state
                            : finish(step, CLEANUP_FAILED, STALE_REASON_LOST_FROM_TRASH);
 }
 
-static int record_restore(struct step *step, enum stale_reason reason)
-{
-    int r = observe_again(step);
-
-    quarantine_tidy(&step->quarantine, &step->item);
-    if (r == 0)
-        r = store_record_restore(step->cleanup->context->store, step->row.cleanup_id, reason);
-    if (r == 0)
-        log_info(&(struct log_ids){.volume = step->row.volume_id}, "metadata restored: %s",
-                 step->row.key);
-    return r;
-}
-
-static int advance_stored(struct step *step, const struct quarantine_state *state)
-{
-    if (!state->in_trash)
-        return store_forget_trash(step->cleanup->context->store, step->row.cleanup_id);
-    step->wake_ns = step->now_ns;
-    return store_set_trash_step(step->cleanup->context->store, step->row.cleanup_id,
-                                !state->unchanged && !state->in_place ? STORE_TRASH_RESTORING
-                                                                      : STORE_TRASH_DELETING,
-                                step->now_ns);
-}
-
 static int advance_restoring(struct step *step, const struct quarantine_state *state)
 {
     const enum stale_reason reason =
@@ -215,28 +190,23 @@ static int advance_restoring(struct step *step, const struct quarantine_state *s
         r = QUARANTINE_ABSENT; /* someone removed it */
     if (r < 0)
         return complain(step, "put back", r);
-    return r != QUARANTINE_DONE
-               ? store_set_trash_step(step->cleanup->context->store, step->row.cleanup_id,
-                                      STORE_TRASH_STORED, step->row.since_ns)
-               : record_restore(step, reason);
-}
-
-static int advance_deleting(struct step *step)
-{
-    struct error error = {0};
-    int r = quarantine_delete(&step->quarantine, &step->item, &error);
-
-    if (r < 0) {
-        log_error(&(struct log_ids){.volume = step->row.volume_id}, "cannot delete %s/%s: %s",
-                  step->row.directory, step->row.name, error.text);
-        return 0;
-    }
-    return store_forget_trash(step->cleanup->context->store, step->row.cleanup_id);
+    if (r != QUARANTINE_DONE)
+        return store_set_trash_step(step->cleanup->context->store, step->row.cleanup_id,
+                                    STORE_TRASH_STORED, step->row.since_ns);
+    r = observe_again(step);
+    quarantine_tidy(&step->quarantine, &step->item);
+    if (r == 0)
+        r = store_record_restore(step->cleanup->context->store, step->row.cleanup_id, reason);
+    if (r == 0)
+        log_info(&(struct log_ids){.volume = step->row.volume_id}, "metadata restored: %s",
+                 step->row.key);
+    return r;
 }
 
 static int advance(struct step *step)
 {
     struct quarantine_state state;
+    struct error error = {0};
     int r = quarantine_observe(&step->quarantine, &step->item, &state);
 
     if (r < 0)
@@ -247,11 +217,22 @@ static int advance(struct step *step)
     case STORE_TRASH_MOVED:
         return advance_moved(step, &state);
     case STORE_TRASH_STORED:
-        return advance_stored(step, &state);
+        if (!state.in_trash)
+            return store_forget_trash(step->cleanup->context->store, step->row.cleanup_id);
+        step->wake_ns = step->now_ns;
+        return store_set_trash_step(step->cleanup->context->store, step->row.cleanup_id,
+                                    !state.unchanged && !state.in_place ? STORE_TRASH_RESTORING
+                                                                        : STORE_TRASH_DELETING,
+                                    step->now_ns);
     case STORE_TRASH_RESTORING:
         return advance_restoring(step, &state);
     case STORE_TRASH_DELETING:
-        return advance_deleting(step);
+        r = quarantine_delete(&step->quarantine, &step->item, &error);
+        if (r == QUARANTINE_DONE)
+            return store_forget_trash(step->cleanup->context->store, step->row.cleanup_id);
+        log_error(&(struct log_ids){.volume = step->row.volume_id}, "cannot delete %s/%s: %s",
+                  step->row.directory, step->row.name, error.text);
+        return 0;
     }
     return 0;
 }
@@ -264,18 +245,6 @@ static int note_id(void *userdata, int64_t cleanup_id)
     return 0;
 }
 
-static int advance_one(struct cleanup *cleanup, int64_t cleanup_id, uint64_t *wake_ns)
-{
-    cleanup(step_done) struct step step;
-    int r = step_init(cleanup, cleanup_id, &step);
-
-    if (r == 0)
-        r = advance(&step);
-    if (step.wake_ns < *wake_ns)
-        *wake_ns = step.wake_ns;
-    return r < 0 ? r : 0;
-}
-
 static int advance_all(struct cleanup *cleanup, uint64_t *ret_wake_ns)
 {
     cleanup(key_queue_done) struct key_queue ids = {0};
@@ -285,8 +254,17 @@ static int advance_all(struct cleanup *cleanup, uint64_t *ret_wake_ns)
         store_each_trash(cleanup->context->store, (int64_t)now_ns - (int64_t)keep, note_id, &ids);
 
     *ret_wake_ns = ids.lost ? now_ns + SETTLE_NS : UINT64_MAX;
-    while (r == 0 && key_queue_take_number(&ids, &cleanup_id))
-        r = advance_one(cleanup, (int64_t)cleanup_id, ret_wake_ns);
+    while (r == 0 && key_queue_take_number(&ids, &cleanup_id)) {
+        cleanup(step_done) struct step step;
+
+        r = step_init(cleanup, (int64_t)cleanup_id, &step);
+        if (r == STEP_READY)
+            r = advance(&step);
+        if (step.wake_ns < *ret_wake_ns)
+            *ret_wake_ns = step.wake_ns;
+        if (r > 0)
+            r = 0;
+    }
     if (r == 0)
         r = store_oldest_trash(cleanup->context->store, &oldest_ns);
     if (r == 0 && oldest_ns != UINT64_MAX && oldest_ns + keep > now_ns &&
@@ -363,37 +341,11 @@ static int refuse(struct cleanup *cleanup, int64_t cleanup_id, struct error *err
                      cleanup_id, decision);
 }
 
-/* Derives the result of a restore from the row as it is now. */
-static int judge_restore(struct cleanup *cleanup, const struct store_trash *before,
-                         struct error *error)
-{
-    struct store_trash after;
-    int r = store_get_trash(cleanup->context->store, before->cleanup_id, &after);
-
-    if (r < 0)
-        return r;
-    if (r == STORE_NOT_FOUND)
-        return TRASH_RESTORED;
-    if (after.step == STORE_TRASH_STORED)
-        return error_set(error, TRASH_TAKEN,
-                         "%s has been staged again since; what is there now is newer, and stays",
-                         before->key);
-    return error_set(error, TRASH_BUSY, "it could not be moved back now; see the log of crustd");
-}
-
-/* Someone may have removed it by hand. If it cannot be observed now, it does not count as gone. */
-static bool is_gone(struct cleanup *cleanup, int64_t cleanup_id)
-{
-    cleanup(step_done) struct step step;
-    struct quarantine_state state;
-
-    return step_init(cleanup, cleanup_id, &step) == 0 &&
-           quarantine_observe(&step.quarantine, &step.item, &state) == 0 && !state.in_trash;
-}
-
 int trash_restore(struct cleanup *cleanup, int64_t cleanup_id, struct error *error)
 {
-    struct store_trash row;
+    cleanup(step_done) struct step step = {.quarantine = QUARANTINE_INIT};
+    struct quarantine_state state;
+    struct store_trash row, after;
     uint64_t wake_ns;
     int r = store_get_trash(cleanup->context->store, cleanup_id, &row);
 
@@ -402,7 +354,10 @@ int trash_restore(struct cleanup *cleanup, int64_t cleanup_id, struct error *err
     if (row.step != STORE_TRASH_STORED)
         return error_set(error, TRASH_BUSY, "cleanup %" PRId64 " is under way: try again",
                          cleanup_id);
-    if (is_gone(cleanup, cleanup_id))
+    /* Someone may have removed it by hand. If it cannot be observed now, it does not count as gone.
+     */
+    if (step_init(cleanup, cleanup_id, &step) == STEP_READY &&
+        quarantine_observe(&step.quarantine, &step.item, &state) == 0 && !state.in_trash)
         return refuse(cleanup, cleanup_id, error);
     r = store_begin(cleanup->context->store);
     if (r == 0)
@@ -415,5 +370,15 @@ int trash_restore(struct cleanup *cleanup, int64_t cleanup_id, struct error *err
         return r;
     }
     r = trash_advance(cleanup, &wake_ns);
-    return r < 0 ? r : judge_restore(cleanup, &row, error);
+    if (r == 0) /* the row as it is now shows the result */
+        r = store_get_trash(cleanup->context->store, cleanup_id, &after);
+    if (r < 0)
+        return r;
+    if (r == STORE_NOT_FOUND)
+        return TRASH_RESTORED;
+    if (after.step == STORE_TRASH_STORED)
+        return error_set(error, TRASH_TAKEN,
+                         "%s has been staged again since; what is there now is newer, and stays",
+                         row.key);
+    return error_set(error, TRASH_BUSY, "it could not be moved back now; see the log of crustd");
 }

@@ -13,11 +13,10 @@
 #include "observe/observe.h"
 #include "reconciler/command/command.h"
 #include "reconciler/core/context.h"
-#include "reconciler/core/trees.h"
 #include "store/sandboxes.h"
 
-static void note_root(struct watch_health *watch_health, enum reconciler_tree tree,
-                      const struct stat *st)
+void watch_health_note_root(struct watch_health *watch_health, enum reconciler_tree tree,
+                            const struct stat *st)
 {
     if (watch_health->root[tree].seen && (watch_health->root[tree].device != st->st_dev ||
                                           watch_health->root[tree].inode != st->st_ino))
@@ -25,14 +24,6 @@ static void note_root(struct watch_health *watch_health, enum reconciler_tree tr
     watch_health->root[tree].seen = true;
     watch_health->root[tree].device = st->st_dev;
     watch_health->root[tree].inode = st->st_ino;
-}
-
-void watch_health_note_root(struct watch_health *watch_health, enum reconciler_tree tree, int fd)
-{
-    struct stat st;
-
-    if (fstat(fd, &st) == 0)
-        note_root(watch_health, tree, &st);
 }
 
 /* Appends to the list of problems, separated by "; "; what does not fit is left out. */
@@ -55,7 +46,7 @@ __attribute__((format(printf, 2, 3))) static void note_problem(struct watch_heal
 /* Whether the root exists, or never existed; otherwise the problem is noted. */
 static bool check_root(struct watch_health *watch_health, enum reconciler_tree tree)
 {
-    const char *path = trees_path(watch_health->trees, tree);
+    const char *path = trees_path(watch_health->context->trees, tree);
     struct stat st;
     int r = path_stat_in_root(watch_health->context->root, path, &st);
 
@@ -66,7 +57,7 @@ static bool check_root(struct watch_health *watch_health, enum reconciler_tree t
                      r == PATH_MISSING ? "was there, and is gone" : strerror(-r));
         return false;
     }
-    note_root(watch_health, tree, &st);
+    watch_health_note_root(watch_health, tree, &st);
     return true;
 }
 
@@ -75,7 +66,7 @@ static bool check_watchers(struct watch_health *watch_health)
     struct reconciler_health health = {0};
     bool well = true;
 
-    watchers_report(watch_health->watchers, &health);
+    watchers_report(watch_health->context->watchers, &health);
     for (unsigned i = 0; i < health.sources; i++)
         if (!health.source[i].up) {
             note_problem(watch_health, "no events from %s", health.source[i].name);

@@ -183,10 +183,6 @@ struct reconciler_stats {
     uint64_t total_inodes, used_inodes, available_inodes;
     bool abnormal; /* blocked or shrunk, or the guest says so */
     char condition[640];
-    int64_t binding_id; /* the binding whose guest was asked */
-    bool guest_abnormal;
-    char guest_condition[128]; /* the guest's own words */
-    uint64_t age_ms;           /* since the guest was read; 0: just now */
 };
 
 struct stats_call;

@@ -67,26 +67,6 @@ int examine_abilities(const struct context *context, struct doctor_abilities *re
     return r < 0 ? error_set_errno(error, r, "the node can't be examined") : 0;
 }
 
-/* ---- the one that is kept ---- */
-
-static void count_finding(struct reconciler_findings *findings, const char *check,
-                          const char *level)
-{
-    unsigned i = 0;
-
-    while (i < findings->checks && (strcmp(findings->check[i].check, check) != 0 ||
-                                    strcmp(findings->check[i].level, level) != 0))
-        i++;
-    if (i == RECONCILER_CHECKS)
-        return;
-    if (i == findings->checks) {
-        findings->checks++;
-        (void)snprintf(findings->check[i].check, sizeof(findings->check[i].check), "%s", check);
-        (void)snprintf(findings->check[i].level, sizeof(findings->check[i].level), "%s", level);
-    }
-    findings->check[i].findings++;
-}
-
 /* The first error is shown, as long as there is none the first warning. */
 static void take_finding(struct reconciler_findings *findings, const cJSON *finding)
 {
@@ -94,10 +74,20 @@ static void take_finding(struct reconciler_findings *findings, const cJSON *find
     const char *where = json_string(finding, "where"), *what = json_string(finding, "what");
     const bool is_error = level && strcmp(level, "error") == 0;
     const bool is_warning = level && strcmp(level, "warning") == 0;
+    unsigned i = 0;
 
     if (!check || !level || !what || strcmp(level, "ok") == 0)
         return;
-    count_finding(findings, check, level);
+    while (i < findings->checks && (strcmp(findings->check[i].check, check) != 0 ||
+                                    strcmp(findings->check[i].level, level) != 0))
+        i++;
+    if (i == findings->checks && i < RECONCILER_CHECKS) {
+        findings->checks++;
+        (void)snprintf(findings->check[i].check, sizeof(findings->check[i].check), "%s", check);
+        (void)snprintf(findings->check[i].level, sizeof(findings->check[i].level), "%s", level);
+    }
+    if (i < RECONCILER_CHECKS)
+        findings->check[i].findings++;
     if ((is_error && findings->errors == 0) ||
         (is_warning && findings->errors == 0 && findings->warnings == 0))
         (void)snprintf(findings->worst, sizeof(findings->worst), "%s: %s", where ? where : check,

@@ -19,8 +19,6 @@
 #include "lib/collections.h"
 #include "model/reason.h"
 #include "observe/observe.h"
-#include "reconciler/act/actor.h"
-#include "reconciler/command/answers.h"
 #include "reconciler/command/runtime_cli.h"
 #include "reconciler/core/reconciler_internal.h"
 
@@ -113,33 +111,14 @@ static bool ask_cli(struct expansion *expansion)
  * also asks about claims of pods that are in no VM. */
 static uint64_t size_of_unused_claim(const struct context *context, const char *path)
 {
-    struct observe_sandbox_paths paths;
-    struct observed_publish_path publish = {0};
+    struct observed_publish_path publish;
     struct observed_device device;
-    struct node_lists lists;
 
-    if (!path)
-        return 0;
-    node_sandbox_paths(context, &lists, &paths);
-    return observe_publish_path(context->root, paths.kubelet, paths.kubelets, path, &publish) ==
-                       0 &&
-                   publish.is_block &&
+    return path && node_publish_path(context, path, &publish) == 0 && publish.is_block &&
                    observe_device_path(context->root, context->sysfs, path, &device) == OBSERVED &&
                    device.kind == DEVICE_KIND_BLOCK
                ? device.size_bytes
                : 0;
-}
-
-static enum status_code check_unused(const struct reconciler_expand *asked, uint64_t bytes,
-                                     struct error *error)
-{
-    if (asked->limit_bytes && bytes > asked->limit_bytes)
-        return answer_refuse(error, ANSWER_DEVICE_TOO_LARGE, DEVICE_TOO_LARGE, bytes,
-                             asked->limit_bytes);
-    if (bytes < asked->required_bytes)
-        return answer_refuse(error, ANSWER_DEVICE_TOO_SMALL, DEVICE_TOO_SMALL, bytes,
-                             asked->required_bytes);
-    return STATUS_OK;
 }
 
 enum status_code reconciler_expand(struct reconciler *reconciler,
@@ -157,8 +136,15 @@ enum status_code reconciler_expand(struct reconciler *reconciler,
     if (asked->limit_bytes && asked->required_bytes > asked->limit_bytes)
         return answer_refuse(error, ANSWER_BAD_REQUEST, "required_bytes is more than limit_bytes");
     code = find_volume(reconciler, &asked->target, unknown, &volume_id, error);
-    if (code == STATUS_NOT_FOUND && unused_bytes)
-        code = check_unused(asked, unused_bytes, error);
+    if (code == STATUS_NOT_FOUND && unused_bytes) {
+        if (asked->limit_bytes && unused_bytes > asked->limit_bytes)
+            return answer_refuse(error, ANSWER_DEVICE_TOO_LARGE, DEVICE_TOO_LARGE, unused_bytes,
+                                 asked->limit_bytes);
+        if (unused_bytes < asked->required_bytes)
+            return answer_refuse(error, ANSWER_DEVICE_TOO_SMALL, DEVICE_TOO_SMALL, unused_bytes,
+                                 asked->required_bytes);
+        code = STATUS_OK;
+    }
     if (code != STATUS_OK)
         return code;
     expansion = calloc(1, sizeof(*expansion));
@@ -257,36 +243,29 @@ void expansions_forget(struct reconciler *reconciler)
         one->decided = one->owed = false;
 }
 
-/* A debt that is not on disk does not count. */
-static int answer_debt(struct expansion *expansion, bool *synced, struct error *error)
-{
-    struct store *store = expansion->reconciler->context.store;
-    enum status_code code = require_durable(store, error);
-
-    if (code != STATUS_OK || !expansion->owed)
-        return code == STATUS_OK ? EXPAND_WAIT : (int)code;
-    if (!*synced && store_sync(store) < 0)
-        return (int)answer_database_fails(store, error);
-    *synced = true;
-    return STATUS_OK;
-}
-
 /* EXPAND_WAIT or a status. */
 static int answer(struct expansion *expansion, bool *synced, uint64_t *ret_bytes,
                   struct error *error)
 {
     struct reconciler *reconciler = expansion->reconciler;
+    struct store *store = reconciler->context.store;
     int code = EXPAND_WAIT;
 
     *ret_bytes = expansion->unused_bytes;
     if (expansion->unused_bytes)
         return STATUS_OK;
-    if (actor_is_acting(reconciler->actor, expansion->volume_id))
+    if (actor_is_acting(reconciler->context.actor, expansion->volume_id))
         return EXPAND_WAIT;
     if (expansion->decided && !expansion->cli)
         code = judge(expansion, ret_bytes, error);
-    if (code == EXPAND_LATER)
-        code = answer_debt(expansion, synced, error);
+    if (code == EXPAND_LATER) { /* a debt that is not on disk does not count */
+        code = (int)require_durable(store, error);
+        if (code == STATUS_OK && !expansion->owed)
+            code = EXPAND_WAIT;
+        else if (code == STATUS_OK && !*synced && store_sync(store) < 0)
+            code = (int)answer_database_fails(store, error);
+        *synced |= code == STATUS_OK;
+    }
     if (code == EXPAND_WAIT && reconciler->context.stopping)
         code = (int)answer_refuse(error, ANSWER_STOPPING, "crustd stops");
     return code;
@@ -369,18 +348,6 @@ static int check_standing(const struct expand_facts *facts, struct error *error)
     return EXPAND_WAIT;
 }
 
-/* No attempt follows: crustd may only observe, or a regular file would have to grow in the VM, or
- * nothing says whether it did. */
-static bool is_observed(const struct expand_facts *facts)
-{
-    const struct store_volume *volume = facts->volume;
-
-    return facts->policy == POLICY_OBSERVE ||
-           (facts->policy == POLICY_GUEST &&
-            (volume->state == STATE_HOST_GROWN ||
-             (volume->state == STATE_UNKNOWN && volume->reason == REASON_NONE)));
-}
-
 int expand_answer(const struct expand_facts *facts, struct error *error)
 {
     const struct store_volume *volume = facts->volume;
@@ -393,7 +360,12 @@ int expand_answer(const struct expand_facts *facts, struct error *error)
         return code;
     if (is_synced && (volume->state == STATE_DETACHED || volume->state == STATE_IN_SYNC))
         return STATUS_OK;
-    if (is_observed(facts))
+    /* No attempt follows: crustd may only observe, or a regular file would have to grow in the VM,
+     * or nothing says whether it did. */
+    if (facts->policy == POLICY_OBSERVE ||
+        (facts->policy == POLICY_GUEST &&
+         (volume->state == STATE_HOST_GROWN ||
+          (volume->state == STATE_UNKNOWN && volume->reason == REASON_NONE))))
         return say_reason(volume, REASON_POLICY, error);
     if (volume->state == STATE_UNBOUND || volume->state == STATE_DETACHED)
         return EXPAND_LATER;

@@ -15,41 +15,33 @@
 #include "observe/observe.h"
 #include "reconciler/core/reconciler_internal.h"
 
-/* The metadata may be so young that the watch has not reported it yet. */
-static int look_for_entries(struct reconciler *reconciler, const char *target_path)
-{
-    const size_t length = strlen(target_path);
-    char hash[SHA256_HEX_BYTES], encoded[STORE_KEY_BYTES];
-    int r = 0;
-
-    sha256_hex(target_path, length, hash);
-    if (length <= BASE64URL_PATH_BYTES)
-        base64url_encode(target_path, length, encoded);
-    for (enum volume_layout layout = LAYOUT_KATA; layout <= LAYOUT_CRUST; layout++) {
-        if (r == 0 && length <= BASE64URL_PATH_BYTES)
-            r = observer_observe_entry(&reconciler->observer, tree_of_layout(layout), encoded);
-        if (r == 0)
-            r = observer_observe_entry(&reconciler->observer, tree_of_layout(layout), hash);
-    }
-    return r;
-}
-
-/* A path that only the client knows may belong to an unresolved name. */
+/* The metadata may be so young that the watch has not reported it yet, and a path that only the
+ * client knows may belong to an unresolved name. */
 static int find_by_path(struct reconciler *reconciler, const char *target_path,
                         int64_t *ret_volume_id)
 {
-    int r = store_find_volume(reconciler->context.store, target_path, ret_volume_id);
+    const struct context *context = &reconciler->context;
+    const size_t length = strlen(target_path);
+    char hash[SHA256_HEX_BYTES], encoded[STORE_KEY_BYTES];
+    int r = store_find_volume(context->store, target_path, ret_volume_id);
 
     if (r < 0 || *ret_volume_id)
         return r;
-    r = store_begin(reconciler->context.store);
+    sha256_hex(target_path, length, hash);
+    if (length <= BASE64URL_PATH_BYTES)
+        base64url_encode(target_path, length, encoded);
+    r = store_begin(context->store);
+    for (enum volume_layout layout = LAYOUT_KATA; layout <= LAYOUT_CRUST; layout++) {
+        if (r == 0 && length <= BASE64URL_PATH_BYTES)
+            r = observer_observe_entry(context, tree_of_layout(layout), encoded);
+        if (r == 0)
+            r = observer_observe_entry(context, tree_of_layout(layout), hash);
+    }
     if (r == 0)
-        r = look_for_entries(reconciler, target_path);
+        r = unresolved_offer(context, target_path, "api");
     if (r == 0)
-        r = unresolved_offer(&reconciler->context, target_path, "api");
-    if (r == 0)
-        r = store_find_volume(reconciler->context.store, target_path, ret_volume_id);
-    return store_end(reconciler->context.store, r);
+        r = store_find_volume(context->store, target_path, ret_volume_id);
+    return store_end(context->store, r);
 }
 
 struct search {
@@ -116,30 +108,22 @@ static int find_by_device(struct reconciler *reconciler, const struct reconciler
     return r;
 }
 
-static enum status_code check(const struct reconciler_target *target, struct error *error)
-{
-    if (target->volume_id)
-        return STATUS_OK;
-    if (target->target_path)
-        return check_target_path(target->target_path, error);
-    if (target->sandbox_id && !observe_is_sandbox_id(target->sandbox_id))
-        return answer_refuse(error, ANSWER_BAD_REQUEST, "sandbox_id is missing, or is none");
-    if (target->device[0] != '/')
-        return answer_refuse(error, ANSWER_BAD_REQUEST,
-                             "host_volume_id is missing, or is no device of the host");
-    return STATUS_OK;
-}
-
 enum status_code find_volume(struct reconciler *reconciler, const struct reconciler_target *target,
                              enum answer unknown, int64_t *ret_volume_id, struct error *error)
 {
     struct store *store = reconciler->context.store;
-    enum status_code code = check(target, error);
+    const bool by_path = target->target_path && !target->volume_id;
+    const bool by_device = !target->target_path && !target->volume_id;
     struct store_volume volume;
     int r;
 
-    if (code != STATUS_OK)
-        return code;
+    if (by_path && check_target_path(target->target_path, error) != STATUS_OK)
+        return answer_code(ANSWER_BAD_REQUEST);
+    if (by_device && target->sandbox_id && !observe_is_sandbox_id(target->sandbox_id))
+        return answer_refuse(error, ANSWER_BAD_REQUEST, "sandbox_id is missing, or is none");
+    if (by_device && target->device[0] != '/')
+        return answer_refuse(error, ANSWER_BAD_REQUEST,
+                             "host_volume_id is missing, or is no device of the host");
     if (!reconciler->context.synced)
         return answer_refuse(error, ANSWER_NOT_SYNCED, "the first scan is not done yet");
     if (target->target_path) {

@@ -16,7 +16,6 @@
 #include "lib/cleanup.h"
 #include "lib/encode.h"
 #include "observe/observed_sandbox.h"
-#include "reconciler/command/staging.h"
 #include "reconciler/core/reconciler_internal.h"
 #include "reconciler/drive/drives.h"
 

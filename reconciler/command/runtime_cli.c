@@ -35,11 +35,17 @@
 #include "reconciler/command/clients.h"
 #include "store/store.h"
 
-#define FILE_NAME "runtime-cli"
+#define FILE_NAME    "runtime-cli"
+#define DETAIL_BEGIN "{\"command\":\"%s\"" /* record() completes it */
 
 enum { NUMBER_BYTES = 24, DETAIL_BYTES = 16 * 1024 };
 
-/* ---- the file ---- */
+/* Outcomes of looking for the tool. */
+enum {
+    RUNTIME_CLI_FOUND,
+    RUNTIME_CLI_NONE,   /* none is named, or crustctl, which would only ask crustd again */
+    RUNTIME_CLI_UNSAFE, /* it is not to be run here: error says why */
+};
 
 /* RUNTIME_CLI_FOUND: there is one. */
 static int read_in(const struct context *context, const char *volumes, const char *name,
@@ -79,25 +85,12 @@ static int read_file(const struct context *context, const char *target_path, str
 
     sha256_hex(target_path, strlen(target_path), hash);
     base64url_encode(target_path, strlen(target_path), encoded);
-    for (size_t i = 0; r == RUNTIME_CLI_NONE && i < array_length(volumes); i++) {
-        found->volumes = volumes[i];
-        r = read_in(context, volumes[i], hash, &found->text, &found->volumes_status, error);
-        if (r == RUNTIME_CLI_NONE)
-            r = read_in(context, volumes[i], encoded, &found->text, &found->volumes_status, error);
+    for (size_t i = 0; r == RUNTIME_CLI_NONE && i < 2 * array_length(volumes); i++) {
+        found->volumes = volumes[i / 2];
+        r = read_in(context, found->volumes, i % 2 ? encoded : hash, &found->text,
+                    &found->volumes_status, error);
     }
     return r;
-}
-
-/* ---- the program ---- */
-
-static bool is_allowed(const struct context *context, const char *path)
-{
-    const struct config_list *list = &context->config->crust.runtime_cli_allow;
-
-    for (unsigned i = 0; i < list->count; i++)
-        if (strcmp(config_list_item(list, i), path) == 0)
-            return true;
-    return false;
 }
 
 static bool is_roots_alone(const struct stat *status)
@@ -144,23 +137,20 @@ static int check_program(int root, const char *path, struct runtime_cli *ret_cli
     return check_parents(root, ret_cli->program, error);
 }
 
-/* ---- where it runs ---- */
-
-/* --root, or the default: "/" as this process has it, on the same mount. */
-static bool is_our_root(int root)
-{
-    struct statx given, ours;
-    const unsigned wanted = STATX_INO | STATX_MNT_ID;
-
-    return statx(root, "", AT_EMPTY_PATH, wanted, &given) == 0 &&
-           statx(AT_FDCWD, "/", 0, wanted, &ours) == 0 && given.stx_ino == ours.stx_ino &&
-           (given.stx_mask & ours.stx_mask & STATX_MNT_ID) && given.stx_mnt_id == ours.stx_mnt_id;
-}
-
 static int check_place(int root, const struct found *found, const struct stat *program,
                        struct runtime_cli *cli, struct error *error)
 {
-    cli->root = is_our_root(root) ? -1 : root;
+    const unsigned wanted = STATX_INO | STATX_MNT_ID;
+    struct statx given, ours;
+
+    /* --root, or the default: "/" as this process has it, on the same mount. */
+    cli->root = statx(root, "", AT_EMPTY_PATH, wanted, &given) == 0 &&
+                        statx(AT_FDCWD, "/", 0, wanted, &ours) == 0 &&
+                        given.stx_ino == ours.stx_ino &&
+                        (given.stx_mask & ours.stx_mask & STATX_MNT_ID) &&
+                        given.stx_mnt_id == ours.stx_mnt_id
+                    ? -1
+                    : root;
     if (cli->root >= 0)
         return RUNTIME_CLI_FOUND;
     if (!namespaces_first_has(cli->program, program))
@@ -177,8 +167,10 @@ static int check_place(int root, const struct found *found, const struct stat *p
 static int check_found(const struct context *context, struct found *found,
                        struct runtime_cli *ret_cli, struct error *error)
 {
+    const struct config_list *allowed = &context->config->crust.runtime_cli_allow;
     struct stat program;
     const char *path;
+    unsigned i = 0;
     int r;
 
     /* One path, as echo writes it. */
@@ -187,7 +179,9 @@ static int check_found(const struct context *context, struct found *found,
     path = buffer_text(&found->text);
     if (path[0] != '/' || !json_is_text(path, found->text.length))
         return error_set(error, RUNTIME_CLI_UNSAFE, FILE_NAME " names no absolute path");
-    if (!is_allowed(context, path))
+    while (i < allowed->count && strcmp(config_list_item(allowed, i), path) != 0)
+        i++;
+    if (i == allowed->count)
         return error_set(error, RUNTIME_CLI_UNSAFE,
                          "crust.runtime_cli_allow does not have what " FILE_NAME " names");
     if (strcmp(basename(path), "crustctl") == 0)
@@ -195,18 +189,6 @@ static int check_found(const struct context *context, struct found *found,
     ret_cli->is_kata = strcmp(basename(path), "kata-runtime") == 0;
     r = check_program(context->root, path, ret_cli, &program, error);
     return r == RUNTIME_CLI_FOUND ? check_place(context->root, found, &program, ret_cli, error) : r;
-}
-
-int runtime_cli_find(const struct context *context, const char *target_path,
-                     struct runtime_cli *ret_cli, struct error *error)
-{
-    struct found found = {.text = BUFFER_INIT(CONFIG_PATH_BYTES)};
-    int r = read_file(context, target_path, &found, error);
-
-    if (r == RUNTIME_CLI_FOUND)
-        r = check_found(context, &found, ret_cli, error);
-    buffer_done(&found.text);
-    return r;
 }
 
 /* ---- one run -------------------------------------------------------------------------------- */
@@ -234,12 +216,6 @@ static void append_number(struct buffer *detail, const char *name, uint64_t numb
         buffer_append_format(detail, ",\"%s\":%" PRIu64, name, number);
 }
 
-/* Opens a line's detail; record() completes it. */
-static void begin_detail(struct buffer *detail, bool resizes)
-{
-    buffer_append_format(detail, "{\"command\":\"%s\"", resizes ? "resize" : "stats");
-}
-
 static int record(const struct runtime_cli_run *run, const char *kind, struct buffer *detail)
 {
     struct store *store = run->context->store;
@@ -260,7 +236,7 @@ static void record_result(const struct runtime_cli_run *run,
     cleanup(buffer_done) struct buffer detail = BUFFER_INIT(DETAIL_BYTES);
     int r;
 
-    begin_detail(&detail, run->resizes);
+    buffer_append_format(&detail, DETAIL_BEGIN, run->resizes ? "resize" : "stats");
     if (!answer) {
         json_append_member(&detail, "error", why);
     } else {
@@ -377,7 +353,7 @@ int runtime_cli_ask(const struct context *context, const struct runtime_cli_ques
         .done = done,
         .userdata = userdata,
     };
-    begin_detail(&detail, run->resizes);
+    buffer_append_format(&detail, DETAIL_BEGIN, run->resizes ? "resize" : "stats");
     json_append_member(&detail, "program", cli->program);
     append_number(&detail, "required_bytes", run->required_bytes);
     append_number(&detail, "limit_bytes", run->limit_bytes);
@@ -404,10 +380,14 @@ int runtime_cli_ask(const struct context *context, const struct runtime_cli_ques
 bool runtime_cli_try(const struct context *context, struct runtime_cli_question question,
                      runtime_cli_done *done, void *userdata, struct runtime_cli_run **ret_run)
 {
+    struct found found = {.text = BUFFER_INIT(CONFIG_PATH_BYTES)};
     struct runtime_cli cli;
     struct error error = {0};
-    int r = runtime_cli_find(context, question.target_path, &cli, &error);
+    int r = read_file(context, question.target_path, &found, &error);
 
+    if (r == RUNTIME_CLI_FOUND)
+        r = check_found(context, &found, &cli, &error);
+    buffer_done(&found.text);
     if (r == RUNTIME_CLI_UNSAFE)
         log_passed_over(question.volume_id, &error);
     question.cli = &cli;

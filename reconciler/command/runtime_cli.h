@@ -23,18 +23,6 @@ struct runtime_cli {
     bool is_kata;           /* knows direct-volume, and no crust */
 };
 
-/* Outcomes. */
-enum {
-    RUNTIME_CLI_FOUND,
-    RUNTIME_CLI_NONE,   /* none is named, or crustctl, which would only ask crustd again */
-    RUNTIME_CLI_UNSAFE, /* it is not to be run here: error says why */
-};
-
-int runtime_cli_find(const struct context *context, const char *target_path,
-                     struct runtime_cli *ret_cli, struct error *error);
-
-/* ---- asking it ---- */
-
 struct runtime_cli_run;
 
 struct runtime_cli_question {

@@ -24,8 +24,6 @@
 #include "lib/encode.h"
 #include "lib/log.h"
 #include "lib/path.h"
-#include "reconciler/command/answers.h"
-#include "reconciler/command/staging.h"
 #include "reconciler/core/reconciler_internal.h"
 #include "reconciler/drive/drives.h"
 
@@ -298,7 +296,7 @@ static int record_spot(struct staging *staging, unsigned number)
     work_queue_remove_directory(reconciler->context.queue, tree_of_layout(spot->layout), key);
     (void)snprintf(detail, sizeof(detail), "{\"layout\":\"%s\"}", layout_name(spot->layout));
     if (r == 0)
-        r = observer_observe_entry(&reconciler->observer, tree_of_layout(spot->layout), key);
+        r = observer_observe_entry(&reconciler->context, tree_of_layout(spot->layout), key);
     if (r == 0 && spot->is_hashed)
         r = unresolved_offer(&reconciler->context, staging->target_path, "api");
     if (r == 0)
@@ -397,29 +395,21 @@ static void tell(struct reconciler *reconciler)
     free(staging);
 }
 
-static bool has_used(const struct staging *staging, enum volume_layout layout)
+/* The names that were added or removed. */
+static void sync_roots(struct reconciler *reconciler)
 {
-    for (unsigned i = 0; i < SPOTS; i++)
-        if (spots[i].layout == layout && staging->result[i] != NOT_REQUESTED)
-            return true;
-    return false;
-}
+    for (enum volume_layout layout = LAYOUT_KATA; layout <= LAYOUT_CRUST; layout++) {
+        const struct stage_place place = find_place(reconciler, layout);
+        const int r = stage_files_sync(&place);
 
-/* Syncs the root of this layout if names were added or removed there. */
-static void sync_root(struct reconciler *reconciler, enum volume_layout layout)
-{
-    const struct stage_place place = find_place(reconciler, layout);
-    bool used = false;
-    int r;
-
-    for (struct staging *one = reconciler->stagings.first; one && one->recorded; one = one->next)
-        used = used || has_used(one, layout);
-    r = used ? stage_files_sync(&place) : 0;
-    for (struct staging *one = reconciler->stagings.first; r < 0 && one && one->recorded;
-         one = one->next)
-        if (has_used(one, layout) && one->code == STATUS_OK)
-            one->code = answer_refuse(&one->error, ANSWER_NOT_STAGED, "cannot sync %s: %s",
-                                      place.volumes, strerror(-r));
+        for (struct staging *one = reconciler->stagings.first; r < 0 && one && one->recorded;
+             one = one->next)
+            for (unsigned i = 0; i < SPOTS; i++)
+                if (spots[i].layout == layout && one->result[i] != NOT_REQUESTED &&
+                    one->code == STATUS_OK)
+                    one->code = answer_refuse(&one->error, ANSWER_NOT_STAGED, "cannot sync %s: %s",
+                                              place.volumes, strerror(-r));
+    }
 }
 
 void stagings_sweep(const struct reconciler *reconciler)
@@ -441,8 +431,7 @@ int stagings_answer(struct reconciler *reconciler)
 
     if (!waiting->first || !waiting->first->recorded)
         return 0;
-    sync_root(reconciler, LAYOUT_KATA);
-    sync_root(reconciler, LAYOUT_CRUST);
+    sync_roots(reconciler);
     r = store_sync(reconciler->context.store);
     if (r < 0)
         return r;

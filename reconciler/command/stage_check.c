@@ -12,7 +12,6 @@
 
 #include "lib/encode.h"
 #include "observe/observe.h"
-#include "reconciler/command/staging.h"
 #include "reconciler/core/reconciler_internal.h"
 #include "store/devices.h"
 
@@ -84,32 +83,22 @@ static int compare_volume(void *userdata, int64_t volume_id)
     return 1;
 }
 
-/* A pod is gone only if its kubelet's directory is seen to have others. Of a path that is not the
- * kubelet's nothing is known: its driver unstages it. */
-static bool is_pod_gone(const struct context *context, const char *target_path,
-                        struct observed_publish_path *ret_path)
-{
-    const struct config_list *list = &context->config->paths.kubelet;
-    const char *roots[CONFIG_LIST_ITEMS];
-    struct observed_kubelet kubelet;
-
-    for (unsigned i = 0; i < list->count; i++)
-        roots[i] = config_list_item(list, i);
-    *ret_path = (struct observed_publish_path){0};
-    return observe_publish_path(context->root, roots, list->count, target_path, ret_path) == 0 &&
-           ret_path->is_publish_path &&
-           observe_kubelet(context->root, roots[ret_path->kubelet], ret_path->pod_uid, ret_path->pv,
-                           &kubelet) == 0 &&
-           !kubelet.pod && kubelet.canary[0] && !kubelet.elsewhere;
-}
-
 /* 1: this one has it. */
 static int compare_staged(struct search *search, const char *target_path, bool read_only)
 {
+    const struct context *context = &search->reconciler->context;
     struct observed_publish_path path;
+    struct observed_kubelet kubelet;
 
-    if (is_itself(search, target_path) || (read_only && search->read_only) ||
-        is_pod_gone(&search->reconciler->context, target_path, &path))
+    if (is_itself(search, target_path) || (read_only && search->read_only))
+        return 0;
+    /* A pod is gone only if its kubelet's directory is seen to have others. Of a path that is not
+     * the kubelet's nothing is known: its driver unstages it. */
+    if (node_publish_path(context, target_path, &path) == 0 && path.is_publish_path &&
+        observe_kubelet(context->root,
+                        config_list_item(&context->config->paths.kubelet, path.kubelet),
+                        path.pod_uid, path.pv, &kubelet) == 0 &&
+        !kubelet.pod && kubelet.canary[0] && !kubelet.elsewhere)
         return 0;
     search->code = answer_refuse(search->error, ANSWER_DEVICE_HELD, "%s is staged at %s%s%s",
                                  search->stage->device, target_path,
@@ -202,39 +191,26 @@ static enum status_code check_file_system(struct reconciler *reconciler, const c
                          list[0] ? list : "none");
 }
 
-static int is_sandbox(void *userdata, const struct store_helper_run *sandbox)
-{
-    return strcmp(userdata, sandbox->sandbox_id) == 0;
-}
-
-static enum status_code check_sandbox(struct reconciler *reconciler, const char *sandbox_id,
-                                      struct error *error)
-{
-    char copy[STORE_SANDBOX_ID_BYTES];
-    int r;
-
-    (void)snprintf(copy, sizeof(copy), "%s", sandbox_id);
-    r = store_each_sandbox(reconciler->context.store, false, is_sandbox, copy);
-    if (r > 0)
-        return STATUS_OK;
-    if (r < 0)
-        return answer_database_fails(reconciler->context.store, error);
-    /* Observed before the next call. */
-    work_queue_add_sandbox(reconciler->context.queue, sandbox_id);
-    return answer_refuse(error, ANSWER_UNKNOWN_SANDBOX, "no live sandbox %s is known here",
-                         sandbox_id);
-}
-
 enum status_code stage_check(struct reconciler *reconciler, const struct reconciler_stage *stage,
                              struct observed_device *ret_device, struct error *error)
 {
+    struct store *store = reconciler->context.store;
     enum status_code code = check_file_system(reconciler, stage->fs_type, error);
     int r = OBSERVED_ABSENT;
+    uint64_t start_ns;
+    pid_t pid;
 
     if (code == STATUS_OK && !reconciler->context.synced)
         code = answer_refuse(error, ANSWER_NOT_SYNCED, "the first scan is not done yet");
-    if (code == STATUS_OK && stage->sandbox_id)
-        code = check_sandbox(reconciler, stage->sandbox_id, error);
+    if (code == STATUS_OK && stage->sandbox_id) {
+        if (store_find_vmm(store, stage->sandbox_id, &pid, &start_ns) < 0)
+            return answer_database_fails(store, error);
+        if (!pid) { /* observed before the next call */
+            work_queue_add_sandbox(reconciler->context.queue, stage->sandbox_id);
+            code = answer_refuse(error, ANSWER_UNKNOWN_SANDBOX, "no live sandbox %s is known here",
+                                 stage->sandbox_id);
+        }
+    }
     if (code == STATUS_OK)
         r = observe_device_path(reconciler->context.root, reconciler->context.sysfs, stage->device,
                                 ret_device);

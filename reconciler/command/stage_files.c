@@ -29,9 +29,7 @@
 #include "lib/path.h"
 #include "lib/text.h"
 #include "observe/observe.h"
-#include "reconciler/command/answers.h"
 #include "reconciler/command/clients.h"
-#include "reconciler/command/staging.h"
 #include "store/store.h"
 
 #define MOUNT_INFO "mountInfo.json"
@@ -52,8 +50,6 @@ static void directories_done(struct directories *directories)
     fd_close(directories->volumes);
     fd_close(directories->staging_dir);
 }
-
-/* ---- the working directory ---- */
 
 static int open_or_make(int root, const char *path, int *ret_fd)
 {
@@ -84,8 +80,6 @@ int stage_files_sweep(const struct stage_place *place, struct error *error)
         return r == PATH_MISSING ? 0 : error_set_errno(error, r, "cannot open it");
     return removal_empty(staging_dir, LEVELS, error);
 }
-
-/* ---- putting ---- */
 
 static int write_file(int directory, const char *name, const char *text, size_t length)
 {
@@ -159,24 +153,11 @@ static int put_files(const struct directories *directories, int directory,
     return sync_directory(directory);
 }
 
-/* A repeated request renews the directory's times, because staleness also depends on its age. The
- * file and its name may not be synced yet: a driver need not sync them, and a daemon may have been
- * killed before it did. */
-static int confirm(int directory)
-{
-    cleanup(fd_closep) int fd =
-        openat(directory, MOUNT_INFO, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-
-    if (fd < 0 || fsync(fd) < 0 || futimens(directory, NULL) < 0)
-        return -errno;
-    return sync_directory(directory);
-}
-
 /* STAGE_*, OVERTAKEN or -errno. */
 static int put_once(const struct directories *directories, const char *name,
                     const struct stage_content *content, struct error *error)
 {
-    cleanup(fd_closep) int directory = -1;
+    cleanup(fd_closep) int directory = -1, fd = -1;
     int r = path_open_directory_below(directories->volumes, name, &directory);
 
     if (r == PATH_MISSING)
@@ -184,7 +165,13 @@ static int put_once(const struct directories *directories, const char *name,
     else if (path_is_no_directory(r))
         return error_set(error, STAGE_IN_THE_WAY, "%s: not a directory", name);
     else if (r == 0 && has_content(directory, content)) {
-        r = confirm(directory);
+        /* That renews the directory's times, because staleness also depends on its age. The file
+         * and its name may not be synced yet: a driver need not sync them, and a daemon may have
+         * been killed before it did. */
+        fd = openat(directory, MOUNT_INFO,
+                    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        r = fd < 0 || fsync(fd) < 0 || futimens(directory, NULL) < 0 ? -errno
+                                                                     : sync_directory(directory);
         if (r == 0)
             return STAGE_UNCHANGED;
     } else if (r == 0)
@@ -216,8 +203,6 @@ int stage_files_put(const struct stage_place *place, const char *name,
     }
     return r < 0 ? r : error_set(error, -EBUSY, "%s comes and goes", name);
 }
-
-/* ---- taking ---- */
 
 int stage_files_take(const struct stage_place *place, const char *name, struct error *error)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* journal_lines.c - see journal_lines.h. */
-#include "reconciler/core/journal_lines.h"
+/* journal_lines.c - see database.h. */
+#include "reconciler/core/database.h"
 
 #include <string.h>
 
@@ -21,8 +21,7 @@ void journal_lines_init(struct journal_lines *lines, const struct context *conte
         line_output_init(&lines->output, fd);
 }
 
-/* Whether there may be more rows. */
-static bool write_some(struct journal_lines *lines)
+bool journal_lines_follow(struct journal_lines *lines)
 {
     cleanup(buffer_done) struct buffer text =
         BUFFER_INIT((size_t)ROWS_AT_ONCE * LINE_OUTPUT_LINE_BYTES);
@@ -31,10 +30,13 @@ static bool write_some(struct journal_lines *lines)
                                        .most = ROWS_AT_ONCE,
                                        .line_bytes = LINE_OUTPUT_LINE_BYTES};
     const bool has_dropped = lines->output.dropped > 0;
-    /* A failure concerns the pass as well, which says so. */
-    const int rows = store_read_journal_lines(lines->context->store, &next, &text);
-    const int failure = line_output_write(&lines->output, text.data, text.length);
+    int rows, failure;
 
+    if (!lines->is_on)
+        return false;
+    /* A failure concerns the pass as well, which says so. */
+    rows = store_read_journal_lines(lines->context->store, &next, &text);
+    failure = line_output_write(&lines->output, text.data, text.length);
     lines->seq = next.seq;
     if (failure < 0 && !has_dropped)
         log_warning(NULL,
@@ -44,38 +46,24 @@ static bool write_some(struct journal_lines *lines)
     return rows == ROWS_AT_ONCE;
 }
 
-static void on_more(struct loop_timer *timer)
+void journal_lines_configure(struct journal_lines *lines, bool starts)
 {
-    journal_lines_follow(container_of(timer, struct journal_lines, more));
-}
-
-void journal_lines_follow(struct journal_lines *lines)
-{
-    if (lines->is_on && write_some(lines))
-        loop_timer_start(lines->context->loop, &lines->more, 0, on_more);
-}
-
-void journal_lines_start(struct journal_lines *lines)
-{
-    lines->is_on = lines->has_output && lines->context->config->log.journal;
-    if (!lines->is_on || store_opening_journal_row(lines->context->store, &lines->seq) < 0)
-        return;
-    lines->seq = lines->seq > 0 ? lines->seq - 1 : 0;
-}
-
-void journal_lines_configure(struct journal_lines *lines)
-{
+    struct store *store = lines->context->store;
     const bool is_on = lines->has_output && lines->context->config->log.journal;
+    int r = 0;
 
-    if (is_on && !lines->is_on && store_newest_journal_row(lines->context->store, &lines->seq) < 0)
-        return;
-    lines->is_on = is_on;
+    if (is_on && starts)
+        r = store_opening_journal_row(store, &lines->seq);
+    else if (is_on && !lines->is_on)
+        r = store_newest_journal_row(store, &lines->seq);
+    lines->is_on = is_on && r >= 0;
+    if (starts && lines->seq > 0)
+        lines->seq--;
 }
 
 void journal_lines_done(struct journal_lines *lines)
 {
-    loop_timer_stop(&lines->more);
-    while (lines->is_on && write_some(lines))
+    while (journal_lines_follow(lines))
         ;
     if (lines->has_output)
         line_output_done(&lines->output);

@@ -22,8 +22,6 @@ static const uint64_t PART_NS = 5 * NSEC_PER_MSEC;
 /* Longer than a client waits that is told to ask again. */
 static const uint64_t LEAST_REST_OF_LARGE_NS = 2 * NSEC_PER_SEC;
 
-/* ---- neighbours ---- */
-
 struct neighbours {
     const struct context *context;
     int64_t volume_id; /* the volume whose neighbours they are */
@@ -48,8 +46,6 @@ int devices_queue_neighbours(const struct context *context, const struct store_v
                                    queue_neighbour, &neighbours)
                : 0;
 }
-
-/* ---- the record of a device ---- */
 
 struct store_device device_to_record(const struct observed_device *observed)
 {
@@ -91,8 +87,6 @@ int record_device(struct store *store, const struct observed_device *observed,
 /* An announcement this soon after a new size is about that size. */
 static const uint64_t SAME_CHANGE_NS = 2 * NSEC_PER_SEC;
 
-/* ---- layers ---- */
-
 struct stack {
     unsigned count;
     struct observed_layer seen[OBSERVE_LAYERS];
@@ -103,17 +97,7 @@ struct stack {
 };
 
 _Static_assert((int)OBSERVE_LAYERS == (int)STORE_LAYERS, "every layer can be kept");
-
-static const struct store_layer *find_before(const struct stack *stack, unsigned position)
-{
-    const struct store_layer *row = &stack->row[position];
-
-    for (unsigned i = 1; i < stack->known; i++)
-        if (stack->before[i].layer_id == row->layer_id && stack->before[i].above < stack->known &&
-            stack->before[stack->before[i].above].layer_id == stack->row[row->above].layer_id)
-            return &stack->before[i];
-    return NULL;
-}
+_Static_assert((int)LAYER_REMEDY_BYTES == (int)STORE_TEXT_BYTES, "a remedy is copied as it is");
 
 /* Records each layer's device and fills in what is known about it. */
 static int record_layer(const struct context *context, struct stack *stack, unsigned position)
@@ -121,37 +105,32 @@ static int record_layer(const struct context *context, struct stack *stack, unsi
     const struct observed_layer *seen = &stack->seen[position];
     struct store_layer *row = &stack->row[position];
     struct layer *layer = &stack->layer[position];
-    const struct store_layer *before;
-    bool changed;
+    bool changed, announced;
     int r = record_device(context->store, &seen->device, &row->layer_id, &changed);
 
     if (r == 0)
-        r = store_is_announced(context->store, row->layer_id, &layer->announced);
+        r = store_is_announced(context->store, row->layer_id, &announced);
     if (r < 0)
         return r;
-    row->above = layer->above = seen->above;
-    before = find_before(stack, position);
-    layer->kind = seen->kind;
-    layer->name = seen->device.name;
-    layer->label = seen->label;
-    layer->bytes = seen->device.size_bytes;
-    layer->base_bytes = before ? before->base_bytes : 0;
-    layer->above_bytes = before ? before->above_bytes : 0;
+    row->above = seen->above;
+    *layer = (struct layer){.kind = seen->kind,
+                            .above = seen->above,
+                            .name = seen->device.name,
+                            .label = seen->label,
+                            .bytes = seen->device.size_bytes,
+                            .announced = announced};
+    /* As it was before, below the same layer. */
+    for (unsigned i = 1; i < stack->known; i++) {
+        const struct store_layer *before = &stack->before[i];
+
+        if (before->layer_id == row->layer_id && before->above < stack->known &&
+            stack->before[before->above].layer_id == stack->row[row->above].layer_id) {
+            layer->base_bytes = before->base_bytes;
+            layer->above_bytes = before->above_bytes;
+            break;
+        }
+    }
     return 0;
-}
-
-/* Copied as a whole, and as bytes: gcc's sanitizer mistakes two members of one object for each
- * other. */
-_Static_assert((int)LAYER_REMEDY_BYTES == (int)STORE_TEXT_BYTES, "a remedy is copied as it is");
-
-static void fill_row(struct store_layer *row, const struct layer *layer)
-{
-    row->kind = layer_kind_name(layer->kind);
-    row->base_bytes = layer->base_bytes;
-    row->above_bytes = layer->above_bytes;
-    row->state = layer->state;
-    (void)snprintf(row->label, sizeof(row->label), "%s", layer->label);
-    memcpy(row->remedy, layer->remedy, sizeof(row->remedy));
 }
 
 static bool is_unchanged(const struct stack *stack, unsigned rows)
@@ -170,16 +149,6 @@ static bool is_unchanged(const struct stack *stack, unsigned rows)
     return true;
 }
 
-static void log_remedies(const struct stack *stack, const struct store_volume *volume)
-{
-    for (unsigned i = 0; i < stack->count; i++)
-        if (stack->row[i].remedy[0] &&
-            (i >= stack->known || strcmp(stack->row[i].remedy, stack->before[i].remedy) != 0))
-            log_warning(&(struct log_ids){.volume = volume->volume_id,
-                                          .device = stack->seen[i].device.name},
-                        "underlying storage grew; run: %s", stack->row[i].remedy);
-}
-
 static int put_layers(const struct context *context, struct store_volume *volume,
                       struct stack *stack)
 {
@@ -191,28 +160,31 @@ static int put_layers(const struct context *context, struct store_volume *volume
     if (r < 0)
         return r;
     layers_judge(stack->layer, stack->count);
-    for (unsigned i = 0; i < stack->count; i++)
-        fill_row(&stack->row[i], &stack->layer[i]);
+    for (unsigned i = 0; i < stack->count; i++) {
+        const struct layer *layer = &stack->layer[i];
+        struct store_layer *row = &stack->row[i];
+
+        row->kind = layer_kind_name(layer->kind);
+        row->base_bytes = layer->base_bytes;
+        row->above_bytes = layer->above_bytes;
+        row->state = layer->state;
+        (void)snprintf(row->label, sizeof(row->label), "%s", layer->label);
+        memcpy(row->remedy, layer->remedy, sizeof(row->remedy)); /* as long as each other */
+    }
     rows = stack->count > 1 || stack->layer[0].state != LAYER_IN_STEP ? stack->count : 0;
     if (is_unchanged(stack, rows))
         return 0;
-    log_remedies(stack, volume);
+    for (unsigned i = 0; i < stack->count; i++)
+        if (stack->row[i].remedy[0] &&
+            (i >= stack->known || strcmp(stack->row[i].remedy, stack->before[i].remedy) != 0))
+            log_warning(&(struct log_ids){.volume = volume->volume_id,
+                                          .device = stack->seen[i].device.name},
+                        "underlying storage grew; run: %s", stack->row[i].remedy);
     r = store_put_layers(context->store, volume->device_id, stack->row, rows);
     return r < 0 ? r : store_reload_volume(context->store, volume);
 }
 
 static struct stack stack; /* too large for the call stack; every part in use is filled anew */
-
-static int refresh_lower_devices(const struct context *context, struct store_volume *volume,
-                                 const struct observed_device *device)
-{
-    stack.count = observe_stack(context->sysfs, device, stack.seen);
-    if (stack.count == 1 && !volume->has_layers && !volume->device_announced)
-        return 0;
-    return put_layers(context, volume, &stack);
-}
-
-/* ---- the device ---- */
 
 /* Queues the volumes on the device that it leaves and those on the device that it comes to. */
 static int set_device(const struct context *context, struct store_volume *volume, int64_t device_id)
@@ -252,9 +224,12 @@ int devices_refresh(const struct context *context, struct store_volume *volume)
         r = observed.size_bytes < volume->device_bytes
                 ? store_get_volume_itself(context->store, volume)
                 : store_get_volume_device(context->store, volume);
-    if (r == 0 && device_id && observed.kind == DEVICE_KIND_BLOCK)
-        r = refresh_lower_devices(context, volume, &observed);
-    return r;
+    if (r < 0 || !device_id || observed.kind != DEVICE_KIND_BLOCK)
+        return r;
+    stack.count = observe_stack(context->sysfs, &observed, stack.seen);
+    return stack.count == 1 && !volume->has_layers && !volume->device_announced
+               ? 0
+               : put_layers(context, volume, &stack);
 }
 
 bool devices_observe_plain(const struct context *context, const char *path,
@@ -284,8 +259,6 @@ int devices_note_event(const struct context *context, uint32_t major, uint32_t m
                  : store_each_volume(context->store, STORE_SEARCH(WITHOUT_DEVICE),
                                      work_queue_add_volume, context->queue);
 }
-
-/* ---- announcements ---- */
 
 void lower_devices_announce(const struct context *context, const char *devpath)
 {
@@ -392,21 +365,6 @@ static void rest(struct devices *devices)
         wait_for_rest(devices);
 }
 
-/* now: owned; NULL: the table cannot be read. While that lasts nothing is queued: every decision
- * tries again, and would bring about the next. */
-static void take_mounts(struct devices *devices, struct observed_mounts *now)
-{
-    const struct context *context = devices->context;
-
-    if (now && devices->mounts)
-        observed_mounts_each_change(devices->mounts, now, queue_lower_devices, devices);
-    else if (now || devices->mounts)
-        (void)store_each_volume(context->store, STORE_SEARCH(BOUND), work_queue_add_volume,
-                                context->queue);
-    (void)observed_mounts_free(devices->mounts);
-    devices->mounts = now;
-}
-
 /* Whether the reading has ended. */
 static bool read_part(struct devices *devices)
 {
@@ -431,7 +389,15 @@ static bool read_part(struct devices *devices)
                     strerror(-r));
     devices->reading = mounts_reading_free(devices->reading);
     devices->is_large = devices->parts > 1;
-    take_mounts(devices, now);
+    /* While the table cannot be read, nothing is queued: every decision tries again, and would
+     * bring about the next. */
+    if (now && devices->mounts)
+        observed_mounts_each_change(devices->mounts, now, queue_lower_devices, devices);
+    else if (now || devices->mounts)
+        (void)store_each_volume(devices->context->store, STORE_SEARCH(BOUND), work_queue_add_volume,
+                                devices->context->queue);
+    (void)observed_mounts_free(devices->mounts);
+    devices->mounts = now;
     rest(devices);
     return true;
 }

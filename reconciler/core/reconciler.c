@@ -7,7 +7,7 @@
  * pass, and the loop serves its sources in between. If the store fails, the pass is rolled back and
  * everything is observed anew, because keys already taken are no longer in the queue.
  */
-#include "reconciler/core/reconciler.h"
+#include "reconciler/core/reconciler_internal.h"
 
 #include <stdio.h>
 
@@ -17,8 +17,7 @@
 #include "observe/observe.h"
 #include "reconciler/act/actor.h"
 #include "reconciler/command/clients.h"
-#include "reconciler/core/reconciler_internal.h"
-#include "reconciler/core/trees.h"
+#include "reconciler/core/context.h"
 #include "reconciler/drive/drives.h"
 #include "reconciler/helper/helper.h"
 #include "reconciler/kubernetes/kubernetes_events.h"
@@ -37,31 +36,29 @@ static const uint64_t STORE_RETRY_NS = 1 * NSEC_PER_SEC;
 static const uint64_t IDLE_NS = 2 * NSEC_PER_SEC;
 static const uint64_t TRIM_PAUSE_NS = 20 * NSEC_PER_MSEC;
 
-/* ---- what is left to do ---- */
-
 static bool has_work(const struct reconciler *reconciler)
 {
     return !work_queue_is_empty(&reconciler->queue) || !scan_is_done(&reconciler->scan) ||
-           !unresolved_is_idle(&reconciler->unresolved) || actor_has_results(reconciler->actor) ||
-           stagings_are_due(reconciler) || drives_are_due(reconciler->drives) ||
-           devices_are_reading(&reconciler->devices) ||
-           (!reconciler->context.stopping && actor_has_next_volume(reconciler->actor));
+           !unresolved_is_idle(&reconciler->unresolved) ||
+           actor_has_results(reconciler->context.actor) || stagings_are_due(reconciler) ||
+           drives_are_due(reconciler->drives) || devices_are_reading(&reconciler->devices) ||
+           (!reconciler->context.stopping && slots_have_next(&reconciler->context.actor->slots));
 }
 
 /* A stop does not wait for a store that fails: the next start finds the results again. */
 static bool is_settled(const struct reconciler *reconciler)
 {
-    if (actor_count(reconciler->actor) || !helpers_are_idle(reconciler->context.helpers) ||
+    if (actor_count(reconciler->context.actor) || !helpers_are_idle(reconciler->context.helpers) ||
         !drives_are_idle(reconciler->drives))
         return false;
     if (reconciler->context.stopping)
         return database_is_waiting(&reconciler->database) ||
-               (!actor_has_results(reconciler->actor) && !stagings_wait(reconciler));
+               (!actor_has_results(reconciler->context.actor) && !stagings_wait(reconciler));
     /* After so many failed passes, waiting longer for the database is pointless. */
     if (database_is_lasting(&reconciler->database))
         return true;
     if (has_work(reconciler) || work_queue_has_retries(&reconciler->queue) ||
-        cleanup_is_busy(&reconciler->cleanup) || monitors_are_busy(&reconciler->monitors))
+        cleanup_is_busy(&reconciler->cleanup))
         return false;
     /* Unlike an attempt after a failure, a resize that waits for its device's size to settle is
      * unfinished work. */
@@ -69,48 +66,46 @@ static bool is_settled(const struct reconciler *reconciler)
            !store_awaits_stillness(reconciler->context.store);
 }
 
-/* ---- one pass ---- */
-
-static int observe(struct reconciler *reconciler, const struct work *work)
+/* Returns an enum progress_outcome. */
+static int observe_next(struct reconciler *reconciler)
 {
     static const char *const titles[] = {
         [WORK_ENTRY] = "observing the metadata directory", [WORK_BUNDLE] = "reading the bundle",
         [WORK_EXIT] = "noting the end of the sandbox",     [WORK_SANDBOX] = "observing the sandbox",
         [WORK_ANNOUNCEMENT] = "noting that a disk grew",   [WORK_DEVICE] = "observing a device",
     };
-
-    loop_announce(reconciler->context.loop, titles[work->kind],
-                  work->kind < WORK_ANNOUNCEMENT ? work->name : NULL);
-    switch (work->kind) {
-    case WORK_ENTRY:
-        return observer_observe_entry(&reconciler->observer, work->tree, work->name);
-    case WORK_BUNDLE:
-        return observer_observe_bundle(&reconciler->observer, work->tree, work->name);
-    case WORK_EXIT:
-        drives_note_sandbox(reconciler->drives, work->name);
-        return store_note_exit(reconciler->context.store, work->name, work->pid);
-    case WORK_SANDBOX:
-        drives_note_sandbox(reconciler->drives, work->name);
-        return observer_observe_sandbox(&reconciler->observer, work->name);
-    case WORK_ANNOUNCEMENT:
-        return lower_devices_note_announcement(&reconciler->context, work->major, work->minor);
-    case WORK_DEVICE:
-        drives_note_device(reconciler->drives, work->major, work->minor);
-        return devices_note_event(&reconciler->context, work->major, work->minor);
-    }
-    return 0;
-}
-
-/* Returns an enum progress_outcome. */
-static int observe_next(struct reconciler *reconciler)
-{
+    const struct context *context = &reconciler->context;
     struct work work;
-    int r;
+    int r = 0;
 
     scan_some(&reconciler->scan);
     if (!work_queue_take(&reconciler->queue, &work))
         return scan_is_done(&reconciler->scan) ? unresolved_search(&reconciler->unresolved) : 0;
-    r = observe(reconciler, &work);
+    loop_announce(context->loop, titles[work.kind],
+                  work.kind < WORK_ANNOUNCEMENT ? work.name : NULL);
+    if (work.kind == WORK_EXIT || work.kind == WORK_SANDBOX)
+        drives_note_sandbox(reconciler->drives, work.name);
+    switch (work.kind) {
+    case WORK_ENTRY:
+        r = observer_observe_entry(context, work.tree, work.name);
+        break;
+    case WORK_BUNDLE:
+        r = observer_observe_bundle(context, work.tree, work.name);
+        break;
+    case WORK_EXIT:
+        r = store_note_exit(context->store, work.name, work.pid);
+        break;
+    case WORK_SANDBOX:
+        r = observer_observe_sandbox(context, work.name);
+        break;
+    case WORK_ANNOUNCEMENT:
+        r = lower_devices_note_announcement(context, work.major, work.minor);
+        break;
+    case WORK_DEVICE:
+        drives_note_device(reconciler->drives, work.major, work.minor);
+        r = devices_note_event(context, work.major, work.minor);
+        break;
+    }
     return r < 0 ? r : PROGRESS_MORE;
 }
 
@@ -125,7 +120,7 @@ static int decide_next(struct reconciler *reconciler)
     if (!reconciler->context.synced)
         return 0;
     if ((!work_queue_is_empty(&reconciler->queue) || devices_are_reading(&reconciler->devices) ||
-         (!stopping && actor_has_next_volume(reconciler->actor))) &&
+         (!stopping && slots_have_next(&reconciler->context.actor->slots))) &&
         !devices_know_mounts(&reconciler->devices))
         return 0;
     if (work_queue_take_all_volumes(&reconciler->queue)) {
@@ -135,73 +130,45 @@ static int decide_next(struct reconciler *reconciler)
         return r < 0 ? r : PROGRESS_MORE;
     }
     if (!work_queue_take_volume(&reconciler->queue, &volume_id) &&
-        (stopping || !actor_next_volume(reconciler->actor, &volume_id)))
+        (stopping || !slots_next(&reconciler->context.actor->slots, &volume_id)))
         return 0;
     loop_announce(reconciler->context.loop, "deciding about a volume", NULL);
-    r = volume_pass_run(&reconciler->volume_pass, volume_id);
+    r = volume_pass_run(&reconciler->context, volume_id);
     if (r == 0)
         r = expansions_note(reconciler, volume_id);
     work_queue_note_decision(&reconciler->queue);
     return r < 0 ? r : PROGRESS_MORE;
 }
 
-static int observe_and_decide(struct reconciler *reconciler)
-{
-    uint64_t until = clock_boottime() + (reconciler->context.synced ? PASS_NS : FIRST_PASSES_NS);
-    int r;
-
-    do {
-        r = observe_next(reconciler);
-        if (r == 0)
-            r = decide_next(reconciler);
-    } while (r > 0 && clock_boottime() < until);
-    return r < 0 ? r : 0;
-}
-
-/* Has some of the bound volumes' VMMs asked again what they have: one turn of so many, and those
- * that were resized since. */
-static int want_lists(struct reconciler *reconciler, unsigned turn, unsigned turns,
-                      int64_t resized_since_ms)
-{
-    struct store *store = reconciler->context.store;
-    int r = store_begin(store);
-
-    return r < 0 ? r
-                 : store_end(store, store_want_lists_in_turn(store, turn, turns, resized_since_ms));
-}
-
-/* Of sandboxes that ended while crustd did not run. */
-static int end_block_claims(struct reconciler *reconciler)
-{
-    struct store *store = reconciler->context.store;
-    int r = store_begin(store);
-
-    return r < 0 ? r : store_end(store, observer_end_block_claims(&reconciler->observer));
-}
-
 static void note_first_scan(struct reconciler *reconciler)
 {
+    struct store *store = reconciler->context.store;
+    int r;
+
     if (reconciler->context.synced || !scan_is_done(&reconciler->scan) ||
         !unresolved_is_idle(&reconciler->unresolved) || !work_queue_is_observed(&reconciler->queue))
         return;
     reconciler->context.synced = reconciler->seeks_vmms = true;
     work_queue_begin_volumes(&reconciler->queue);
     cleanup_want(&reconciler->cleanup);
-    monitors_want(&reconciler->monitors);
-    (void)want_lists(reconciler, 0, 1, 0);
-    (void)end_block_claims(reconciler);
+    r = store_begin(store);
+    if (r == 0)
+        r = store_want_lists_in_turn(store, 0, 1, 0);
+    if (r == 0) /* of sandboxes that ended while crustd did not run */
+        r = observer_end_block_claims(&reconciler->context);
+    (void)store_end(store, r);
     log_info(NULL, "the first scan is complete");
     examination_begin(reconciler);
     helpers_start(reconciler->context.helpers);
-    if (reconciler->on_synced)
-        reconciler->on_synced(reconciler->userdata);
+    if (reconciler->options.synced)
+        reconciler->options.synced(reconciler->options.userdata);
 }
 
 void reconciler_queue_everything(struct reconciler *reconciler)
 {
     scan_want_all(&reconciler->scan);
     work_queue_add_all_volumes(&reconciler->queue);
-    unresolved_want(&reconciler->unresolved);
+    reconciler->unresolved.wanted = true;
     devices_forget_mounts(&reconciler->devices);
 }
 
@@ -212,7 +179,7 @@ static void roll_back(struct reconciler *reconciler, int r)
 
     (void)snprintf(text, sizeof(text), "%s", store_error_text(reconciler->context.store));
     store_rollback(reconciler->context.store);
-    actor_drop(reconciler->actor);
+    actor_drop(reconciler->context.actor);
     expansions_forget(reconciler);
     stagings_fail(reconciler, text);
     drives_roll_back(reconciler->drives, text);
@@ -231,19 +198,24 @@ static void note_failure(struct reconciler *reconciler, int r)
 
 static bool run_pass(struct reconciler *reconciler)
 {
-    int r;
+    uint64_t until;
+    bool more = true;
+    int r = store_begin(reconciler->context.store);
 
-    r = store_begin(reconciler->context.store);
-    trees_keep_open(&reconciler->trees, true);
     if (r == 0)
-        r = actor_record(reconciler->actor);
+        r = actor_record(reconciler->context.actor);
     if (r == 0)
         r = stagings_record(reconciler);
-    if (r == 0)
-        r = observe_and_decide(reconciler);
+    until = clock_boottime() + (reconciler->context.synced ? PASS_NS : FIRST_PASSES_NS);
+    while (r == 0 && more) {
+        r = observe_next(reconciler);
+        if (r == 0)
+            r = decide_next(reconciler);
+        more = r > 0 && clock_boottime() < until;
+        r = r < 0 ? r : 0;
+    }
     if (r == 0)
         r = drives_record(reconciler->drives);
-    trees_keep_open(&reconciler->trees, false);
     loop_announce(reconciler->context.loop, "committing to the database", NULL);
     if (r == 0)
         r = store_commit(reconciler->context.store);
@@ -254,7 +226,7 @@ static bool run_pass(struct reconciler *reconciler)
     database_on_success(&reconciler->database);
     work_queue_commit(&reconciler->queue);
     note_first_scan(reconciler);
-    actor_start(reconciler->actor);
+    actor_start(reconciler->context.actor);
     expansions_answer(reconciler);
     r = stagings_answer(reconciler);
     if (r == 0)
@@ -278,28 +250,12 @@ static void on_attempt(struct loop_timer *timer)
     note_failure(reconciler, r);
 }
 
-/* Volumes that were due before have been decided again; one whose sandbox was busy waits for its
- * slot instead. */
-static void arm_attempt(struct reconciler *reconciler)
-{
-    uint64_t next, now = clock_boottime();
-
-    if (reconciler->context.stopping ||
-        store_next_attempt(reconciler->context.store, reconciler->attempts_queued_ns, &next) < 0 ||
-        next == UINT64_MAX) {
-        loop_timer_stop(&reconciler->attempt);
-        return;
-    }
-    loop_timer_start(reconciler->context.loop, &reconciler->attempt,
-                     next > now ? next - now + NSEC_PER_MSEC : NSEC_PER_MSEC, on_attempt);
-}
-
 /* The database's own housekeeping, when nothing has happened for a while. */
 static void on_idle(struct loop_timer *timer)
 {
     struct reconciler *reconciler = container_of(timer, struct reconciler, idle);
 
-    if (!actor_count(reconciler->actor))
+    if (!actor_count(reconciler->context.actor))
         note_failure(reconciler, store_idle(reconciler->context.store));
 }
 
@@ -360,12 +316,10 @@ static int queue_doubtful(struct reconciler *reconciler)
  * turn. A node on which there is always something to observe has its sweeps less often. */
 static bool may_sweep(struct reconciler *reconciler)
 {
-    const bool is_busy =
-        !scan_is_done(&reconciler->scan) || !work_queue_is_observed(&reconciler->queue);
-
     if (!reconciler->context.synced)
         return false;
-    if (is_busy && ++reconciler->sweeps_put_off < SWEEPS_PUT_OFF)
+    if ((!scan_is_done(&reconciler->scan) || !work_queue_is_observed(&reconciler->queue)) &&
+        ++reconciler->sweeps_put_off < SWEEPS_PUT_OFF)
         return false;
     reconciler->sweeps_put_off = 0;
     return true;
@@ -380,26 +334,30 @@ void reconciler_on_sweep(struct loop_timer *timer)
     const bool sweeps = may_sweep(reconciler); /* before what is below queues its own */
     const unsigned seconds = reconciler->config.resize.sweep_seconds;
     const unsigned turns = seconds < SLOW_ROUND_SECONDS ? SLOW_ROUND_SECONDS / seconds : 1;
+    struct store *store = reconciler->context.store;
+    int r;
 
     devices_compare_mounts(&reconciler->devices);
     watchers_check(&reconciler->watchers);
-    if (reconciler->on_swept)
-        reconciler->on_swept(reconciler->userdata);
+    if (reconciler->options.swept)
+        reconciler->options.swept(reconciler->options.userdata);
     /* Within an hour each VMM is asked once more what it has: somebody may have taken a drive from
      * it, resized one, or paused it. After a resize it is asked in the next two sweeps: somebody
      * else, such as the CSI driver by way of Kata's shim, may carry out the same resize in another
      * way. */
     reconciler->turn = (reconciler->turn + 1) % turns;
-    note_failure(reconciler, want_lists(reconciler, reconciler->turn, turns,
-                                        clock_realtime_ms() - 2000 * (int64_t)seconds));
+    r = store_begin(store);
+    if (r == 0)
+        r = store_want_lists_in_turn(store, reconciler->turn, turns,
+                                     clock_realtime_ms() - 2000 * (int64_t)seconds);
+    note_failure(reconciler, store_end(store, r));
     note_failure(reconciler, queue_doubtful(reconciler));
     if (sweeps) {
         scan_want_sweep(&reconciler->scan);
         reconciler->seeks_vmms = true;
-        unresolved_want(&reconciler->unresolved);
+        reconciler->unresolved.wanted = true;
     }
     cleanup_want(&reconciler->cleanup);
-    monitors_want(&reconciler->monitors);
     helpers_sweep(reconciler->context.helpers);
     drives_sweep(reconciler->drives);
     trim(reconciler, true);
@@ -410,8 +368,10 @@ void reconciler_on_sweep(struct loop_timer *timer)
 
 static void after_pass(struct reconciler *reconciler, bool worked)
 {
+    uint64_t next, now = clock_boottime();
+
     note_failure(reconciler,
-                 store_contain(reconciler->context.store, !actor_count(reconciler->actor)));
+                 store_contain(reconciler->context.store, !actor_count(reconciler->context.actor)));
     if (!worked)
         work_queue_wake(&reconciler->queue,
                         database_is_waiting(&reconciler->database) ? STORE_RETRY_NS : 0);
@@ -419,7 +379,15 @@ static void after_pass(struct reconciler *reconciler, bool worked)
         work_queue_wake(&reconciler->queue, 0);
     else
         loop_timer_start(reconciler->context.loop, &reconciler->idle, IDLE_NS, on_idle);
-    arm_attempt(reconciler);
+    /* Volumes that were due before have been decided again; one whose sandbox was busy waits for
+     * its slot instead. */
+    if (reconciler->context.stopping ||
+        store_next_attempt(reconciler->context.store, reconciler->attempts_queued_ns, &next) < 0 ||
+        next == UINT64_MAX)
+        loop_timer_stop(&reconciler->attempt);
+    else
+        loop_timer_start(reconciler->context.loop, &reconciler->attempt,
+                         next > now ? next - now + NSEC_PER_MSEC : NSEC_PER_MSEC, on_attempt);
 }
 
 static bool is_full(const struct reconciler *reconciler)
@@ -430,37 +398,30 @@ static bool is_full(const struct reconciler *reconciler)
 /* Only when no other work is left, because cleanup draws conclusions from the record. */
 static void clean_up(struct reconciler *reconciler)
 {
-    bool more;
-
     if (!reconciler->context.synced || reconciler->context.stopping ||
         database_is_waiting(&reconciler->database) || has_work(reconciler) ||
-        !(cleanup_is_busy(&reconciler->cleanup) || monitors_are_busy(&reconciler->monitors)))
+        !cleanup_is_busy(&reconciler->cleanup))
         return;
     loop_announce(reconciler->context.loop, "looking for stale metadata", NULL);
-    more = cleanup_work(&reconciler->cleanup);
-    more |= is_full(reconciler) ? monitors_are_busy(&reconciler->monitors)
-                                : monitors_work(&reconciler->monitors);
-    if (more || has_work(reconciler))
+    if (cleanup_work(&reconciler->cleanup) || has_work(reconciler))
         work_queue_wake(&reconciler->queue, 0);
-}
-
-static bool seek_vmms(struct reconciler *reconciler)
-{
-    int r = reconciler->seeks_vmms ? observer_queue_unrecorded(&reconciler->observer) : 0;
-
-    reconciler->seeks_vmms = r == PROGRESS_MORE;
-    note_failure(reconciler, r);
-    return reconciler->seeks_vmms || has_work(reconciler);
 }
 
 /* A client asks for all processes, is told to ask again, and may come back much later. */
 static void read_on(struct reconciler *reconciler)
 {
-    bool more = is_full(reconciler) ||
-                (!has_work(reconciler) &&
-                 (seek_vmms(reconciler) ||
-                  observe_cache_read_on(reconciler->context.cache) == PROGRESS_MORE));
+    bool more = is_full(reconciler);
+    int r;
 
+    if (!more && !has_work(reconciler)) {
+        if (reconciler->seeks_vmms) {
+            r = observer_queue_unrecorded(&reconciler->context);
+            reconciler->seeks_vmms = r == PROGRESS_MORE;
+            note_failure(reconciler, r);
+        }
+        more = reconciler->seeks_vmms || has_work(reconciler) ||
+               observe_cache_read_on(reconciler->context.cache) == PROGRESS_MORE;
+    }
     if (more && !work_queue_is_waking(&reconciler->queue))
         work_queue_wake(&reconciler->queue, 0);
 }
@@ -472,7 +433,7 @@ void reconciler_on_prepare(struct loop_prepare *prepare)
     bool lost = work_queue_recover(&reconciler->queue);
 
     reconciler->pass_began_ns = clock_boottime();
-    lost |= actor_take_loss(reconciler->actor);
+    lost |= slots_take_loss(&reconciler->context.actor->slots);
     if (lost) /* keys, for want of memory */
         reconciler_queue_everything(reconciler);
     /* After a failure of the store the next pass waits until it is due. */
@@ -483,8 +444,10 @@ void reconciler_on_prepare(struct loop_prepare *prepare)
     if (!is_full(reconciler))
         clean_up(reconciler);
     read_on(reconciler);
-    journal_lines_follow(&reconciler->journal_lines);
+    if (journal_lines_follow(&reconciler->journal_lines) &&
+        !work_queue_is_waking(&reconciler->queue))
+        work_queue_wake(&reconciler->queue, 0);
     kubernetes_events_follow(reconciler->kubernetes_events);
-    if (reconciler->settled && is_settled(reconciler))
-        reconciler->settled(reconciler->userdata);
+    if (reconciler->options.settled && is_settled(reconciler))
+        reconciler->options.settled(reconciler->options.userdata);
 }

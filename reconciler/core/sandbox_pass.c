@@ -10,11 +10,9 @@
 #include "lib/process.h"
 #include "observe/observe.h"
 #include "observe/observed_sandbox.h"
-#include "reconciler/cleanup/monitors.h"
+#include "reconciler/cleanup/cleaner.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/observer.h"
-#include "reconciler/core/trees.h"
-#include "reconciler/core/unresolved.h"
 #include "reconciler/core/work_queue.h"
 #include "store/cleanups.h"
 #include "store/store.h"
@@ -42,29 +40,28 @@ static int note_problem(const struct context *context, const char *sandbox_id, c
     return r;
 }
 
-static int end_sandbox(const struct observer *observer, const char *sandbox_id)
+static int end_sandbox(const struct context *context, const char *sandbox_id)
 {
-    struct store *store = observer->context->store;
+    struct store *store = context->store;
     /* This observation may precede the event of the exit. The exit counts as witnessed all the
      * same. */
-    pid_t ended = watch_processes_remove(observer->watchers->processes, sandbox_id);
+    pid_t ended = watch_processes_remove(context->watchers->processes, sandbox_id);
     bool changed;
     int r = ended ? store_note_exit(store, sandbox_id, ended) : 0;
 
     if (r == 0)
-        r = note_problem(observer->context, sandbox_id, NULL);
+        r = note_problem(context, sandbox_id, NULL);
     /* Its volumes are queued first: once the sandbox has ended, the store no longer links it to
      * them or to the volumes they shared a device with. */
     if (r == 0)
-        r = queue_volumes(observer->context, sandbox_id);
+        r = queue_volumes(context, sandbox_id);
     if (r == 0)
         r = store_end_sandbox(store, sandbox_id, &changed);
     if (r == 0)
-        r = observer_end_block_claims(observer);
-    trees_leave_bundles(observer->trees, sandbox_id);
+        r = observer_end_block_claims(context);
     if (r == 0 && changed) {
         log_info(&(struct log_ids){.sandbox = sandbox_id}, "sandbox is gone");
-        monitors_want(observer->monitors);
+        monitors_want(context->monitors);
     }
     return r;
 }
@@ -114,23 +111,9 @@ static int note_volume(void *userdata, int64_t volume_id)
     return 0;
 }
 
-/* Queues the volumes that the sandbox had before the change, and those that it has after it. */
-static int queue_volumes_around(const struct context *context, const char *sandbox_id,
-                                struct key_queue *before)
-{
-    uint64_t volume_id;
-
-    if (before->lost)
-        work_queue_add_all_volumes(context->queue);
-    while (key_queue_take_number(before, &volume_id))
-        (void)work_queue_add_volume(context->queue, (int64_t)volume_id);
-    return queue_volumes(context, sandbox_id);
-}
-
-static int put_sandbox(const struct observer *observer, const char *sandbox_id,
+static int put_sandbox(const struct context *context, const char *sandbox_id,
                        const struct observed_sandbox *observed)
 {
-    const struct context *context = observer->context;
     cleanup(freep) struct store_drive *drives = copy_drives(observed);
     cleanup(freep) struct store_claim *claims = copy_claims(observed);
     cleanup(key_queue_done) struct key_queue before = {0};
@@ -151,7 +134,7 @@ static int put_sandbox(const struct observer *observer, const char *sandbox_id,
     };
     int64_t sandbox_ref;
     bool changed = false;
-    uint64_t start_ns;
+    uint64_t start_ns, volume_id;
     pid_t before_pid;
     int r;
 
@@ -168,9 +151,9 @@ static int put_sandbox(const struct observer *observer, const char *sandbox_id,
     if (r == 0)
         r = note_problem(context, sandbox_id, observed->hides_volumes ? observed->problem : NULL);
     if (r == 0)
-        r = observer_put_block_claims(observer, observed);
+        r = observer_put_block_claims(context, observed);
     if (r == 0 && changed)
-        r = observer_end_block_claims(observer);
+        r = observer_end_block_claims(context);
     if (r < 0 || !changed)
         return r;
     if (before_pid != observed->vmm_pid || start_ns != observed->vmm_start_ns)
@@ -178,14 +161,19 @@ static int put_sandbox(const struct observer *observer, const char *sandbox_id,
                  runtime_name(observed->runtime), hypervisor_name(observed->hypervisor),
                  (int)observed->vmm_pid);
     r = store_forget_waiting_of(context->store, sandbox_ref);
-    return r < 0 ? r : queue_volumes_around(context, sandbox_id, &before);
+    if (r < 0)
+        return r;
+    if (before.lost)
+        work_queue_add_all_volumes(context->queue);
+    while (key_queue_take_number(&before, &volume_id)) /* those that it had before the change */
+        (void)work_queue_add_volume(context->queue, (int64_t)volume_id);
+    return queue_volumes(context, sandbox_id);
 }
 
-int observer_observe_bundle(const struct observer *observer, enum reconciler_tree tree,
+int observer_observe_bundle(const struct context *context, enum reconciler_tree tree,
                             const char *name)
 {
-    const struct context *context = observer->context;
-    const char *path = trees_path(observer->trees, tree);
+    const char *path = trees_path(context->trees, tree);
     struct observe_sandbox_paths paths = {.root = context->root, .cache = context->cache};
     char sandbox_id[OBSERVE_SANDBOX_ID_BYTES] = "";
     /* A name may be queued when the tree's last sandbox ends, and the tree with it. */
@@ -200,18 +188,6 @@ int observer_observe_bundle(const struct observer *observer, enum reconciler_tre
     if (r >= 0 && sandbox_id[0])
         work_queue_add_sandbox(context->queue, sandbox_id);
     return 0;
-}
-
-/* Another process that has got the recorded VMM's number may keep its memory locked for ever. */
-static int end_if_vmm_has_ended(const struct observer *observer, const char *sandbox_id)
-{
-    uint64_t start_ns;
-    pid_t pid;
-    int r = store_find_vmm(observer->context->store, sandbox_id, &pid, &start_ns);
-
-    if (r < 0 || pid == 0 || process_has_ended(pid, start_ns) != 1)
-        return r;
-    return end_sandbox(observer, sandbox_id);
 }
 
 /* ---- VMMs without a shim ---- */
@@ -282,22 +258,9 @@ static int has_volume(const struct context *context, pid_t pid, uint64_t start_n
     return r;
 }
 
-/* A sandbox ends with its VMM's process, not with its records. */
-static int observe_recorded_vmm(const struct observer *observer, const char *sandbox_id, pid_t pid,
-                                uint64_t start_ns, bool has_records)
-{
-    /* The pin may be another process's that got the pid: its start time says so. */
-    if (pid == 0 ||
-        watch_processes_add(observer->watchers->processes, sandbox_id, pid) == WATCH_PROCESS_GONE ||
-        process_has_ended(pid, start_ns) == 1)
-        return end_sandbox(observer, sandbox_id);
-    return judge_shim(observer->context, sandbox_id, pid, start_ns, has_records);
-}
-
-static int record_observation(const struct observer *observer, const char *sandbox_id,
+static int record_observation(const struct context *context, const char *sandbox_id,
                               const struct observed_sandbox *observed, bool has_records)
 {
-    const struct context *context = observer->context;
     cleanup(observed_sandbox_done) struct observed_sandbox held = {0};
     uint64_t start_ns;
     pid_t pid;
@@ -305,8 +268,15 @@ static int record_observation(const struct observer *observer, const char *sandb
 
     if (!observed->alive || observed->unrecorded) {
         r = store_find_vmm(context->store, sandbox_id, &pid, &start_ns);
+        /* A sandbox ends with its VMM's process, not with its records. The pin may be another
+         * process's that got the pid: its start time says so. */
         if (r == 0 && (pid || !observed->unrecorded))
-            return observe_recorded_vmm(observer, sandbox_id, pid, start_ns, has_records);
+            return pid == 0 ||
+                           watch_processes_add(context->watchers->processes, sandbox_id, pid) ==
+                               WATCH_PROCESS_GONE ||
+                           process_has_ended(pid, start_ns) == 1
+                       ? end_sandbox(context, sandbox_id)
+                       : judge_shim(context, sandbox_id, pid, start_ns, has_records);
         /* crustd has never seen it with records. Others' VMMs may be called like Kata's, so one
          * counts only if it has the device of a volume, and its shim has ended. */
         if (r == 0)
@@ -316,12 +286,12 @@ static int record_observation(const struct observer *observer, const char *sandb
             return r < 0 ? r : 0;
     }
     /* The VMM may have exited after it was observed. */
-    if (watch_processes_add(observer->watchers->processes, sandbox_id, observed->vmm_pid) ==
+    if (watch_processes_add(context->watchers->processes, sandbox_id, observed->vmm_pid) ==
         WATCH_PROCESS_GONE)
-        return end_sandbox(observer, sandbox_id);
+        return end_sandbox(context, sandbox_id);
     if (observed->bundles)
-        trees_watch_bundles(observer->trees, observed->bundles, sandbox_id);
-    r = put_sandbox(observer, sandbox_id, observed);
+        trees_watch_bundles(context->trees, observed->bundles);
+    r = put_sandbox(context, sandbox_id, observed);
     return r < 0 ? r
                  : judge_shim(context, sandbox_id, observed->vmm_pid, observed->vmm_start_ns,
                               has_records);
@@ -331,7 +301,7 @@ static int record_observation(const struct observer *observer, const char *sandb
  * have to wait until they may be read once more. */
 static int queue_unknown(void *userdata, const char *sandbox_id, pid_t pid, uint64_t start_ns)
 {
-    const struct context *context = ((const struct observer *)userdata)->context;
+    const struct context *context = userdata;
     uint64_t known_start_ns;
     pid_t known;
     int r = store_find_vmm(context->store, sandbox_id, &known, &known_start_ns);
@@ -344,28 +314,34 @@ static int queue_unknown(void *userdata, const char *sandbox_id, pid_t pid, uint
     return r < 0 ? r : 0;
 }
 
-int observer_queue_unrecorded(struct observer *observer)
+int observer_queue_unrecorded(struct context *context)
 {
-    return observe_each_vmm(observer->context->cache, queue_unknown, observer);
+    return observe_each_vmm(context->cache, queue_unknown, context);
 }
 
-int observer_observe_sandbox(const struct observer *observer, const char *sandbox_id)
+int observer_observe_sandbox(const struct context *context, const char *sandbox_id)
 {
-    const struct context *context = observer->context;
     cleanup(observed_sandbox_done) struct observed_sandbox observed = {0};
     struct observe_sandbox_paths paths;
     struct node_lists lists;
+    uint64_t start_ns;
+    pid_t pid;
     int r;
 
     node_sandbox_paths(context, &lists, &paths);
     for (enum reconciler_tree tree = TREE_GO_SANDBOXES; tree < TREE_BUNDLES; tree++)
-        (void)watch_directories_arm(observer->watchers->directories, tree, sandbox_id);
+        (void)watch_directories_arm(context->watchers->directories, tree, sandbox_id);
     r = observe_sandbox(&paths, sandbox_id, &observed);
     if (r < 0) {
         log_warning(&(struct log_ids){.sandbox = sandbox_id}, "cannot observe the sandbox: %s",
                     strerror(-r));
         (void)work_queue_retry(context->queue, TREE_GO_SANDBOXES, sandbox_id);
-        return end_if_vmm_has_ended(observer, sandbox_id);
+        /* Another process that has got the recorded VMM's number may keep its memory locked for
+         * ever. */
+        r = store_find_vmm(context->store, sandbox_id, &pid, &start_ns);
+        return r == 0 && pid && process_has_ended(pid, start_ns) == 1
+                   ? end_sandbox(context, sandbox_id)
+                   : r;
     }
     if (r == OBSERVED_UNFINISHED) {
         work_queue_add_sandbox(context->queue, sandbox_id);
@@ -376,7 +352,7 @@ int observer_observe_sandbox(const struct observer *observer, const char *sandbo
     if (!observed.try_again)
         work_queue_forget_retry(context->queue, TREE_GO_SANDBOXES, sandbox_id);
     distrusted_note(context->distrusted, sandbox_id, observed.problem);
-    return record_observation(observer, sandbox_id, &observed,
+    return record_observation(context, sandbox_id, &observed,
                               r == OBSERVED && !observed.unrecorded);
 }
 
@@ -390,7 +366,7 @@ enum { DISTRUSTED_MOST = 256 };
 
 struct doubt {
     UT_hash_handle hh;
-    char *text;
+    const char *text; /* after the id */
     char sandbox_id[];
 };
 
@@ -404,13 +380,6 @@ int distrusted_new(struct distrusted **ret_distrusted)
     return *ret_distrusted ? 0 : -ENOMEM;
 }
 
-static void forget(struct distrusted *distrusted, struct doubt *doubt)
-{
-    HASH_DEL(distrusted->doubt, doubt);
-    free(doubt->text);
-    free(doubt);
-}
-
 struct distrusted *distrusted_free(struct distrusted *distrusted)
 {
     struct doubt *doubt, *next;
@@ -418,48 +387,37 @@ struct distrusted *distrusted_free(struct distrusted *distrusted)
     if (!distrusted)
         return NULL;
     HASH_ITER (hh, distrusted->doubt, doubt, next) {
-        forget(distrusted, doubt);
+        HASH_DEL(distrusted->doubt, doubt);
+        free(doubt);
     }
     free(distrusted);
     return NULL;
 }
 
-static struct doubt *add(struct distrusted *distrusted, const char *sandbox_id)
-{
-    struct doubt *doubt = NULL;
-
-    if (HASH_COUNT(distrusted->doubt) < DISTRUSTED_MOST)
-        doubt = calloc(1, sizeof(*doubt) + strlen(sandbox_id) + 1);
-    if (!doubt)
-        return NULL;
-    strcpy(doubt->sandbox_id, sandbox_id);
-    HASH_ADD_STR(distrusted->doubt, sandbox_id, doubt);
-    if (doubt->hh.tbl)
-        return doubt;
-    free(doubt);
-    return NULL;
-}
-
 void distrusted_note(struct distrusted *distrusted, const char *sandbox_id, const char *text)
 {
+    const size_t id_size = strlen(sandbox_id) + 1;
     struct doubt *doubt;
-    char *copy;
 
     HASH_FIND_STR(distrusted->doubt, sandbox_id, doubt);
-    if (!text && doubt)
-        forget(distrusted, doubt);
-    if (!text || (doubt && doubt->text && strcmp(doubt->text, text) == 0))
+    if (doubt && text && strcmp(doubt->text, text) == 0)
         return;
-    copy = strdup(text);
-    if (copy && !doubt)
-        doubt = add(distrusted, sandbox_id);
-    if (!copy || !doubt) {
-        free(copy);
-        return;
+    if (doubt) {
+        HASH_DEL(distrusted->doubt, doubt);
+        free(doubt);
     }
-    free(doubt->text);
-    doubt->text = copy;
-    log_warning(&(struct log_ids){.sandbox = sandbox_id}, "not believed: %s", text);
+    if (!text || HASH_COUNT(distrusted->doubt) == DISTRUSTED_MOST)
+        return;
+    doubt = calloc(1, sizeof(*doubt) + id_size + strlen(text) + 1);
+    if (!doubt)
+        return;
+    memcpy(doubt->sandbox_id, sandbox_id, id_size);
+    doubt->text = strcpy(doubt->sandbox_id + id_size, text);
+    HASH_ADD_STR(distrusted->doubt, sandbox_id, doubt);
+    if (doubt->hh.tbl)
+        log_warning(&(struct log_ids){.sandbox = sandbox_id}, "not believed: %s", text);
+    else
+        free(doubt);
 }
 
 void distrusted_each(const struct distrusted *distrusted,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scan.c - see scan.h.
+/* scan.c - see observer.h.
  *
  * A tree's root is watched before its scan begins, so a directory made meanwhile is found by the
  * watch or by the scan. Directories that the store knows and the tree no longer has are observed
@@ -10,7 +10,7 @@
  * observe it only once, the last of the trees that contain it queues it; sandboxes that the store
  * knows or that an entry names are left to the trees as well.
  */
-#include "reconciler/core/scan.h"
+#include "reconciler/core/observer.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -27,30 +27,11 @@
 #include "reconciler/cleanup/cleaner.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/lower_devices.h"
-#include "reconciler/core/observer.h"
-#include "reconciler/core/trees.h"
-#include "reconciler/core/unresolved.h"
 #include "reconciler/core/work_queue.h"
 #include "store/store.h"
 #include "watch/watch.h"
 
 enum { NAMES_PER_STEP = 64 };
-
-static DIR *open_tree(struct scan *scan, enum reconciler_tree tree)
-{
-    const char *path = trees_path(scan->trees, tree);
-    DIR *names = NULL;
-    int r = directory_list_in_root(scan->context->root, path, &names);
-
-    if (r < 0) {
-        if (r != PATH_MISSING)
-            log_warning(NULL, "cannot open %s: %s", path, strerror(-r));
-        return NULL;
-    }
-    if (tree < TREE_BUNDLES)
-        watch_health_note_root(scan->watch_health, tree, dirfd(names));
-    return names;
-}
 
 struct known {
     struct work_queue *queue;
@@ -69,6 +50,7 @@ static int add_if_absent(void *userdata, const char *key)
     return 0;
 }
 
+/* If a tree that is being read contains the sandbox, it has queued it or will do so. */
 static bool is_in_trees_from(const struct scan *scan, enum reconciler_tree first, const char *name)
 {
     struct stat st;
@@ -80,17 +62,11 @@ static bool is_in_trees_from(const struct scan *scan, enum reconciler_tree first
     return false;
 }
 
-/* A tree that is being read contains the sandbox, and has queued it or will do so. */
-static bool comes_to(const struct scan *scan, const char *sandbox_id)
-{
-    return is_in_trees_from(scan, TREE_GO_SANDBOXES, sandbox_id);
-}
-
 static int add_sandbox(void *userdata, const struct store_helper_run *sandbox)
 {
     struct scan *scan = userdata;
 
-    if (!comes_to(scan, sandbox->sandbox_id))
+    if (!is_in_trees_from(scan, TREE_GO_SANDBOXES, sandbox->sandbox_id))
         work_queue_add_sandbox(scan->context->queue, sandbox->sandbox_id);
     return 0;
 }
@@ -104,52 +80,52 @@ static void end_tree(struct scan *scan, enum reconciler_tree tree)
 
 static void begin_tree(struct scan *scan, enum reconciler_tree tree)
 {
+    const char *path = trees_path(scan->context->trees, tree);
     struct known known = {scan->context->queue, tree, -1};
+    struct stat st;
+    int r;
 
     end_tree(scan, tree);
     scan->wanted[tree] = false;
-    if (!trees_path(scan->trees, tree))
+    if (!path)
         return;
-    scan->open[tree] = open_tree(scan, tree);
-    if (!tree_has_volumes(tree))
-        return;
-    if (scan->open[tree])
+    r = directory_list_in_root(scan->context->root, path, &scan->open[tree]);
+    if (r < 0) {
+        scan->open[tree] = NULL;
+        if (r != PATH_MISSING)
+            log_warning(NULL, "cannot open %s: %s", path, strerror(-r));
+    } else {
         known.directory = dirfd(scan->open[tree]);
-    (void)store_each_entry(scan->context->store, tree_layout(tree), false, add_if_absent, &known);
+        if (tree < TREE_BUNDLES && fstat(known.directory, &st) == 0)
+            watch_health_note_root(scan->context->watch_health, tree, &st);
+    }
+    if (tree_has_volumes(tree))
+        (void)store_each_entry(scan->context->store, tree_layout(tree), false, add_if_absent, &known);
 }
 
-/* The sandbox trees are always read together, because each relies on the later ones. */
-static void begin_wanted(struct scan *scan)
+void scan_some(struct scan *scan)
 {
     bool sandboxes = false;
 
+    /* The sandbox trees are always read together, because each relies on the later ones. */
     for (enum reconciler_tree tree = TREE_GO_SANDBOXES; tree < TREES; tree++)
-        sandboxes = sandboxes || scan->wanted[tree];
+        sandboxes |= scan->wanted[tree];
     for (enum reconciler_tree tree = 0; tree < TREES; tree++)
         if (scan->wanted[tree] || (sandboxes && tree_has_sandboxes(tree) && scan->open[tree]))
             begin_tree(scan, tree);
     if (sandboxes)
         (void)store_each_sandbox(scan->context->store, false, add_sandbox, scan);
-}
-
-static void read_name(struct scan *scan, enum reconciler_tree tree)
-{
-    const char *name = directory_next(scan->open[tree]);
-
-    if (!name)
-        end_tree(scan, tree);
-    else if (!(tree_has_sandboxes(tree) && is_in_trees_from(scan, tree + 1, name)))
-        work_queue_add_directory(scan->context->queue, tree, name);
-}
-
-void scan_some(struct scan *scan)
-{
-    begin_wanted(scan);
     for (enum reconciler_tree tree = 0; tree < TREES; tree++)
         for (unsigned names = 0; names < NAMES_PER_STEP && scan->open[tree] &&
                                  work_queue_has_room(scan->context->queue, tree);
-             names++)
-            read_name(scan, tree);
+             names++) {
+            const char *name = directory_next(scan->open[tree]);
+
+            if (!name)
+                end_tree(scan, tree);
+            else if (!(tree_has_sandboxes(tree) && is_in_trees_from(scan, tree + 1, name)))
+                work_queue_add_directory(scan->context->queue, tree, name);
+        }
 }
 
 bool scan_is_done(const struct scan *scan)
@@ -215,19 +191,6 @@ static const char *known(const char *text)
     return text[0] ? text : NULL;
 }
 
-static void read_publish_path(const struct context *context, const char *target_path,
-                              struct observed_publish_path *ret_path)
-{
-    const struct config_list *list = &context->config->paths.kubelet;
-    const char *kubelet[CONFIG_LIST_ITEMS];
-
-    *ret_path = (struct observed_publish_path){0};
-    for (unsigned i = 0; i < list->count; i++)
-        kubelet[i] = config_list_item(list, i);
-    if (target_path)
-        (void)observe_publish_path(context->root, kubelet, list->count, target_path, ret_path);
-}
-
 /* Called before an entry is written: if its volume ends, the store no longer links it to the
  * volumes it shared a device with. */
 static int queue_beside(const struct context *context, const char *name)
@@ -257,7 +220,7 @@ static const char *compose_remark(const struct observed_entry *observed,
 
 /* The path is taken from the name, or from what was learned about the name. NULL if it is not
  * known. */
-static int find_target_path(const struct observer *observer, const char *name,
+static int find_target_path(const struct context *context, const char *name,
                             const struct observed_entry *observed,
                             char learned[static STORE_TARGET_BYTES], const char **ret_path)
 {
@@ -265,26 +228,26 @@ static int find_target_path(const struct observer *observer, const char *name,
 
     learned[0] = '\0';
     if (observed->target_path)
-        r = unresolved_offer(observer->context, observed->target_path, "layout");
+        r = unresolved_offer(context, observed->target_path, "layout");
     else if (observed->is_hashed)
-        r = store_path_of_hash(observer->context->store, name, learned);
+        r = store_path_of_hash(context->store, name, learned);
     *ret_path = observed->target_path ? observed->target_path : known(learned);
     if (observed->is_hashed && !*ret_path)
-        unresolved_want(observer->unresolved);
+        context->unresolved->wanted = true;
     return r;
 }
 
 /* A volume is new or has changed: it is decided again, and the sandboxes that it names are
  * observed. Whoever changed it may have resized its drive as well, so the VMM is asked again. */
-static int follow_change(const struct observer *observer, const char *name, int64_t volume_id,
+static int follow_change(const struct context *context, const char *name, int64_t volume_id,
                          const struct observed_entry *observed)
 {
-    const struct context *context = observer->context;
     const struct log_ids ids = {.volume = volume_id};
 
     (void)work_queue_add_volume(context->queue, volume_id);
     for (unsigned i = 0; i < observed->sandboxes; i++)
-        if (context->synced || !comes_to(observer->scan, observed->sandbox[i]))
+        if (context->synced ||
+            !is_in_trees_from(context->scan, TREE_GO_SANDBOXES, observed->sandbox[i]))
             work_queue_add_sandbox(context->queue, observed->sandbox[i]);
     if (observed->problem)
         log_warning(&ids, "invalid metadata in %s: %s", name, observed->problem);
@@ -336,22 +299,22 @@ static struct store_entry describe(enum volume_layout layout, const char *name,
     return entry;
 }
 
-static int put_entry(const struct observer *observer, enum volume_layout layout, const char *name,
+static int put_entry(const struct context *context, enum volume_layout layout, const char *name,
                      const struct observed_entry *observed)
 {
-    const struct context *context = observer->context;
     char learned[STORE_TARGET_BYTES], remark[REMARK_BYTES];
-    struct observed_publish_path publish;
+    struct observed_publish_path publish = {0};
     const char *target_path;
     struct store_entry entry;
     struct observed_device on;
     struct store_device device;
     struct store_entry_put put;
-    int r = find_target_path(observer, name, observed, learned, &target_path);
+    int r = find_target_path(context, name, observed, learned, &target_path);
 
     if (r < 0)
         return r;
-    read_publish_path(context, target_path, &publish);
+    if (target_path)
+        (void)node_publish_path(context, target_path, &publish);
     entry = describe(layout, name, observed, &publish);
     entry.target_path = target_path;
     entry.remark = compose_remark(observed, &publish, remark);
@@ -364,80 +327,65 @@ static int put_entry(const struct observer *observer, enum volume_layout layout,
     if (r == 0)
         r = store_put_entry_on_device(context->store, &entry, &put);
     if (r == STORE_TOO_MANY) {
-        if (!observer->scan->over_limit)
+        if (!context->scan->over_limit)
             log_warning(NULL,
                         "the limit of %d volumes is reached: further directories are passed over",
                         STORE_VOLUMES);
-        observer->scan->over_limit = observer->scan->passed_over = true;
+        context->scan->over_limit = context->scan->passed_over = true;
         return 0;
     }
     if (r < 0)
         return r;
     if (put.changed)
-        r = follow_change(observer, name, put.volume_id, observed);
+        r = follow_change(context, name, put.volume_id, observed);
     if (r == 0 && put.changed && publish.problem[0])
         log_warning(&(struct log_ids){.volume = put.volume_id, .pv = publish.pv}, "%s",
                     publish.problem);
     return r < 0 || put.is_on ? r : refresh_device(context, put.volume_id);
 }
 
-/* A pod has to be able to end beside a VMM that hangs. */
-static int tell_unstaged(const struct context *context, int64_t volume_id)
-{
-    char sandbox_id[STORE_SANDBOX_ID_BYTES];
-    int r = store_find_unstaged(context->store, volume_id, sandbox_id);
-
-    if (r == 0 && sandbox_id[0])
-        log_warning(
-            &(struct log_ids){.volume = volume_id, .sandbox = sandbox_id},
-            "its metadata was removed while the sandbox has it: it stays listed until the VM "
-            "has ended");
-    return r;
-}
-
 static int remove_entry(const struct context *context, enum volume_layout layout, const char *name)
 {
+    char sandbox_id[STORE_SANDBOX_ID_BYTES] = "";
     int64_t volume_id = 0;
     int r = queue_beside(context, name);
 
     if (r == 0)
         r = store_remove_entry(context->store, layout, name, &volume_id);
     if (r == 0 && volume_id)
-        r = tell_unstaged(context, volume_id);
-    if (r == 0 && volume_id)
-        r = work_queue_add_volume(context->queue, volume_id);
+        r = store_find_unstaged(context->store, volume_id, sandbox_id);
+    if (r < 0 || !volume_id)
+        return r;
+    if (sandbox_id[0]) /* A pod has to be able to end beside a VMM that hangs. */
+        log_warning(
+            &(struct log_ids){.volume = volume_id, .sandbox = sandbox_id},
+            "its metadata was removed while the sandbox has it: it stays listed until the VM "
+            "has ended");
+    (void)work_queue_add_volume(context->queue, volume_id);
     /* The entry that leads now may name another one. */
-    return r == 0 && volume_id ? refresh_device(context, volume_id) : r;
+    return refresh_device(context, volume_id);
 }
 
-/* The directory is watched and read by one descriptor, so that the watched directory is the one
- * that was read. */
-static int read_entry(const struct observer *observer, enum reconciler_tree tree, const char *name,
-                      struct observed_entry *ret_observed)
-{
-    cleanup(fd_closep) int fd = -1;
-    int root, opened = trees_open(observer->trees, tree, &root);
-    bool has_root = opened == 0;
-
-    if (has_root)
-        opened = path_open_directory_below(root, name, &fd);
-    trees_release(observer->trees);
-    (void)watch_directories_arm_opened(observer->watchers->directories, tree, name, opened, fd);
-    if (has_root)
-        return observe_opened_entry(opened, fd, name, ret_observed);
-    return opened == PATH_MISSING ? OBSERVED_ABSENT : opened;
-}
-
-int observer_observe_entry(const struct observer *observer, enum reconciler_tree tree,
+int observer_observe_entry(const struct context *context, enum reconciler_tree tree,
                            const char *name)
 {
-    const struct context *context = observer->context;
     cleanup(observed_entry_done) struct observed_entry observed = {0};
-    int r = read_entry(observer, tree, name, &observed);
+    cleanup(fd_closep) int root = -1, fd = -1;
+    const char *path = trees_path(context->trees, tree);
+    int r, opened = path_open_directory_in_root(context->root, path, &root);
+    bool has_root = opened == 0;
 
+    /* The directory is watched and read by one descriptor, so that the watched directory is the one
+     * that was read. */
+    if (has_root)
+        opened = path_open_directory_below(root, name, &fd);
+    (void)watch_directories_arm_opened(context->watchers->directories, tree, name, opened, fd);
+    if (has_root)
+        r = observe_opened_entry(opened, fd, name, &observed);
+    else
+        r = opened == PATH_MISSING ? OBSERVED_ABSENT : opened;
     if (r < 0) {
-        log_warning(NULL, "cannot read %s/%s: %s", trees_path(observer->trees, tree), name,
-                    strerror(-r));
+        log_warning(NULL, "cannot read %s/%s: %s", path, name, strerror(-r));
         (void)work_queue_retry(context->queue, tree, name);
         return 0;
     }
@@ -446,46 +394,44 @@ int observer_observe_entry(const struct observer *observer, enum reconciler_tree
     if (!observed.try_again)
         work_queue_forget_retry(context->queue, tree, name);
     return r == OBSERVED_ABSENT ? remove_entry(context, tree_layout(tree), name)
-                                : put_entry(observer, tree_layout(tree), name, &observed);
+                                : put_entry(context, tree_layout(tree), name, &observed);
 }
 
 /* ---- raw block claims ---------------------------------------------------------------------- */
 
-static int put_block_claim(const struct observer *observer, const struct observed_claim *claim)
-{
-    struct observed_entry observed = {
-        .target_path = claim->path,
-        .device = claim->path,
-        .policy = claim->is_confidential ? POLICY_FIXED : POLICY_GROW,
-        .is_raw = !claim->grows_file_systems,
-    };
-    char hash[SHA256_HEX_BYTES], key[STORE_KEY_BYTES];
-
-    sha256_hex(claim->path, strlen(claim->path), hash);
-    (void)snprintf(key, sizeof(key), "block:%s", hash);
-    return put_entry(observer, LAYOUT_NONE, key, &observed);
-}
-
-int observer_put_block_claims(const struct observer *observer,
+int observer_put_block_claims(const struct context *context,
                               const struct observed_sandbox *observed)
 {
     int r = 0;
 
-    for (unsigned i = 0; r == 0 && i < observed->claims; i++)
-        if (observed->claim[i].given)
-            r = put_block_claim(observer, &observed->claim[i]);
+    for (unsigned i = 0; r == 0 && i < observed->claims; i++) {
+        const struct observed_claim *claim = &observed->claim[i];
+        struct observed_entry entry = {
+            .target_path = claim->path,
+            .device = claim->path,
+            .policy = claim->is_confidential ? POLICY_FIXED : POLICY_GROW,
+            .is_raw = !claim->grows_file_systems,
+        };
+        char hash[SHA256_HEX_BYTES], key[STORE_KEY_BYTES];
+
+        if (!claim->given)
+            continue;
+        sha256_hex(claim->path, strlen(claim->path), hash);
+        (void)snprintf(key, sizeof(key), "block:%s", hash);
+        r = put_entry(context, LAYOUT_NONE, key, &entry);
+    }
     return r;
 }
 
-int observer_end_block_claims(const struct observer *observer)
+int observer_end_block_claims(const struct context *context)
 {
     char key[STORE_KEY_BYTES];
     int r;
 
     do {
-        r = store_find_unclaimed(observer->context->store, key);
+        r = store_find_unclaimed(context->store, key);
         if (r == 0 && key[0])
-            r = remove_entry(observer->context, LAYOUT_NONE, key);
+            r = remove_entry(context, LAYOUT_NONE, key);
     } while (r == 0 && key[0]);
     return r;
 }

@@ -13,7 +13,7 @@
  * No event reports a new directory of the kubelet, so the sweep repeats the search while a name is
  * unresolved.
  */
-#include "reconciler/core/unresolved.h"
+#include "reconciler/core/observer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,8 +80,6 @@ static int offer_path(void *userdata, const char *path)
     return offered->r = unresolved_offer(offered->context, path, offered->source);
 }
 
-/* ---- paths that appear ---- */
-
 int unresolved_offer_claims(const struct context *context, const struct observed_sandbox *observed)
 {
     struct offer offered = {.context = context, .source = "bundle"};
@@ -91,19 +89,6 @@ int unresolved_offer_claims(const struct context *context, const struct observed
     for (unsigned i = 0; r == 0 && has && i < observed->claims; i++)
         r = offer_prefixes(&offered, observed->claim[i].path);
     return r;
-}
-
-/* ---- names that appear ---- */
-
-static int begin(struct unresolved *unresolved)
-{
-    const struct config_list *list = &unresolved->context->config->paths.kubelet;
-
-    for (unsigned i = 0; i < list->count; i++)
-        unresolved->kubelet[i] = config_list_item(list, i);
-    unresolved->after[0] = '\0';
-    return publish_walk_new(unresolved->context->root, unresolved->kubelet, list->count,
-                            &unresolved->walk);
 }
 
 static int walk_kubelet(struct unresolved *unresolved)
@@ -139,6 +124,7 @@ static int walk_claims(struct unresolved *unresolved)
 
 int unresolved_search(struct unresolved *unresolved)
 {
+    const struct config_list *list = &unresolved->context->config->paths.kubelet;
     bool is_new = !unresolved->walk && !unresolved->in_claims, has;
     int r;
 
@@ -153,7 +139,11 @@ int unresolved_search(struct unresolved *unresolved)
     }
     if (is_new) {
         unresolved->wanted = false;
-        r = begin(unresolved);
+        unresolved->after[0] = '\0';
+        for (unsigned i = 0; i < list->count; i++)
+            unresolved->kubelet[i] = config_list_item(list, i);
+        r = publish_walk_new(unresolved->context->root, unresolved->kubelet, list->count,
+                             &unresolved->walk);
         return r < 0 ? r : PROGRESS_MORE;
     }
     return unresolved->walk ? walk_kubelet(unresolved) : walk_claims(unresolved);
@@ -168,9 +158,4 @@ void unresolved_done(struct unresolved *unresolved)
 {
     unresolved->walk = publish_walk_free(unresolved->walk);
     unresolved->wanted = unresolved->in_claims = false;
-}
-
-void unresolved_want(struct unresolved *unresolved)
-{
-    unresolved->wanted = true;
 }

@@ -26,25 +26,21 @@ uint64_t volume_facts_still_from(const struct context *context, const struct sto
     return volume->size_since_ns + context->config->resize.settle_ms * NSEC_PER_MSEC;
 }
 
-/* Types that never mean a block device of the host; all others are judged by what the path leads
+/* Some types never mean a block device of the host; all others are judged by what the path leads
  * to. "blk" is the shim's own disk image of an emptyDir, unless the volume is not an emptyDir and
  * the path leads to a disk. */
-static bool is_unsuitable_type(const struct store_volume *volume)
-{
-    static const char *const types[] = {"vfiovol", "vfio",     "spdkvol",
-                                        "spdk",    "spoolvol", "network"};
-
-    for (unsigned i = 0; i < array_length(types); i++)
-        if (strcasecmp(volume->volume_type, types[i]) == 0)
-            return true;
-    return strcmp(volume->volume_type, "blk") == 0 &&
-           (!volume->device_id || volume->device_kind != DEVICE_KIND_BLOCK ||
-            strstr(volume->target_path, "/volumes/kubernetes.io~empty-dir/"));
-}
-
 static enum decide_device device_of(const struct store_volume *volume)
 {
-    if (is_unsuitable_type(volume) || volume->device_path[0] != '/')
+    static const char *const unsuitable[] = {"vfiovol", "vfio",     "spdkvol",
+                                             "spdk",    "spoolvol", "network"};
+
+    for (unsigned i = 0; i < array_length(unsuitable); i++)
+        if (strcasecmp(volume->volume_type, unsuitable[i]) == 0)
+            return DEVICE_UNSUITABLE;
+    if (volume->device_path[0] != '/' ||
+        (strcmp(volume->volume_type, "blk") == 0 &&
+         (!volume->device_id || volume->device_kind != DEVICE_KIND_BLOCK ||
+          strstr(volume->target_path, "/volumes/kubernetes.io~empty-dir/"))))
         return DEVICE_UNSUITABLE;
     if (!volume->device_id)
         return DEVICE_MISSING;
@@ -70,13 +66,6 @@ static bool entries_disagree(const struct context *context, const struct store_v
                : other.file_device != volume->file_device || other.inode != volume->inode;
 }
 
-static enum attachment_list list_of(const struct store_volume *volume)
-{
-    if (volume->list != STORE_LIST_UNREAD)
-        return volume->list == STORE_LIST_HAS ? LIST_HAS : LIST_LACKS;
-    return volume->hypervisor_reason != REASON_NONE ? LIST_REFUSED : LIST_UNREAD;
-}
-
 static enum decide_conflict attachment_of(const struct store_volume *volume)
 {
     static const enum decide_conflict conflicts[ATTACHMENTS] = {
@@ -87,7 +76,10 @@ static enum decide_conflict attachment_of(const struct store_volume *volume)
     };
     bool is_recorded = volume->is_recorded || volume->carrier == STORE_CARRIER_DEVICE;
     const struct attachment_facts facts = {
-        .list = list_of(volume),
+        .list = volume->list == STORE_LIST_HAS             ? LIST_HAS
+                : volume->list == STORE_LIST_LACKS         ? LIST_LACKS
+                : volume->hypervisor_reason != REASON_NONE ? LIST_REFUSED
+                                                           : LIST_UNREAD,
         .record = volume->carrier == STORE_CARRIER_DIRECTORY ? RECORD_DIRECTORY
                   : is_recorded                              ? RECORD_DEVICE
                                                              : RECORD_SILENT,
@@ -105,14 +97,14 @@ static enum decide_status status_of(const struct store_volume *volume)
     return volume->status == STORE_INVALID ? DECIDE_INVALID : DECIDE_GONE;
 }
 
-enum decide_conflict volume_facts_conflict(struct devices *devices,
+enum decide_conflict volume_facts_conflict(const struct context *context,
                                            const struct store_volume *volume, bool mismatch)
 {
     if (status_of(volume) != DECIDE_PRESENT || volume->live_sandboxes == 0)
         return CONFLICT_NONE;
     if (volume->orphaned && volume->live_sandboxes == 1)
         return CONFLICT_SANDBOX_ORPHANED;
-    if (entries_disagree(devices->context, volume))
+    if (entries_disagree(context, volume))
         return CONFLICT_ENTRIES_DISAGREE;
     if (mismatch)
         return CONFLICT_IDENTITY_MISMATCH;
@@ -120,7 +112,7 @@ enum decide_conflict volume_facts_conflict(struct devices *devices,
         return CONFLICT_DEVICE_SHARED;
     if (volume->live_sandboxes == 1 && volume->device_id &&
         volume->device_kind == DEVICE_KIND_BLOCK &&
-        devices_host_use(devices, volume->major, volume->minor))
+        devices_host_use(context->devices, volume->major, volume->minor))
         return CONFLICT_HOST_IN_USE;
     return volume->bypassed ? CONFLICT_BYPASSED : attachment_of(volume);
 }
@@ -156,7 +148,9 @@ struct decide_facts volume_facts_of(const struct context *context,
                         volume->size_since_ns < volume->vmm_start_ns && !volume->list_error[0],
         .guest_proven = volume->guest_proven,
         .is_raw = !volume->grows_file_system,
+        .is_bound = volume->binding_id != 0,
         .resize_open = volume->resize_id != 0,
+        .resize_bytes = volume->resize_to_bytes,
         .is_still = now >= volume_facts_still_from(context, volume),
         .hypervisor_reason = volume->hypervisor_reason,
         .guest_reason = volume->guest_reason,
@@ -164,30 +158,9 @@ struct decide_facts volume_facts_of(const struct context *context,
     };
 }
 
-/* Wider than what decide() resizes: a resize that a conflict keeps from being carried out is on
- * record, too. */
-bool volume_facts_show_resize(const struct context *context, const struct store_volume *volume,
-                              enum decide_conflict conflict)
-{
-    enum decide_device device = device_of(volume);
-    enum resize_policy policy = resize_policy_of(context->config, volume);
-
-    return status_of(volume) == DECIDE_PRESENT && policy != POLICY_NEVER &&
-           policy != POLICY_FIXED && volume->binding_id && !volume->read_only &&
-           volume->live_sandboxes == 1 && (device == DEVICE_BLOCK || device == DEVICE_FILE) &&
-           conflict != CONFLICT_IDENTITY_MISMATCH && conflict != CONFLICT_ENTRIES_DISAGREE &&
-           volume->device_bytes > decide_baseline(volume->hypervisor_bytes, volume->first_bytes) &&
-           (!volume->resize_id || volume->resize_to_bytes < volume->device_bytes);
-}
-
 /* ---- evidence text -------------------------------------------------------------------------- */
 
 /* As text for people: which source said what about which device. */
-
-static const char *or_nothing(const char *text)
-{
-    return text[0] ? text : "no such drive";
-}
 
 static void say_mismatch(const struct store_volume *volume, char *text, size_t size)
 {
@@ -228,6 +201,8 @@ static void say_shared(const struct context *context, const struct store_volume 
 
 static void say_bypassed(const struct store_volume *volume, char *text, size_t size)
 {
+    const char *error = volume->list_error[0] ? volume->list_error : "no such drive";
+
     if (volume->bypassed)
         return; /* the view names the part that is mounted */
     if (volume->carrier == STORE_CARRIER_DIRECTORY)
@@ -236,30 +211,12 @@ static void say_bypassed(const struct store_volume *volume, char *text, size_t s
             "a container of sandbox %s has the directory %.1000s of the node, by the runtime's "
             "own record; the VMM's list: %s",
             volume->sandbox_id, volume->target_path,
-            volume->list == STORE_LIST_LACKS ? or_nothing(volume->list_error)
-                                             : reason_name(volume->hypervisor_reason));
+            volume->list == STORE_LIST_LACKS ? error : reason_name(volume->hypervisor_reason));
     else
         snprintf(text, size,
                  "a container of sandbox %s has drive %s, by the runtime's own record; the VMM's "
                  "list: %s",
-                 volume->sandbox_id, volume->recorded_drive_id, or_nothing(volume->list_error));
-}
-
-static void say_orphaned(const struct store_volume *volume, char *text, size_t size)
-{
-    if (volume->sandbox_id[0])
-        snprintf(text, size,
-                 "process %d, the VMM of sandbox %s, has outlived its shim: it ends by kill %d",
-                 (int)volume->vmm_pid, volume->sandbox_id, (int)volume->vmm_pid);
-    else
-        snprintf(text, size,
-                 "the VMM of one of the sandboxes has outlived its shim: crustctl doctor names it");
-}
-
-/* A VMM did not answer, and that is not because its pod is just starting. */
-static bool is_lasting(const struct store_volume *volume, const struct decision *decision)
-{
-    return volume->hypervisor_error[0] && !reason_heals(decision->reason, decision->state);
+                 volume->sandbox_id, volume->recorded_drive_id, error);
 }
 
 int blocked_detail_record(const struct context *context, struct store_volume *volume,
@@ -275,12 +232,18 @@ int blocked_detail_record(const struct context *context, struct store_volume *vo
         process_stands_still(volume->vmm_pid, &still))
         snprintf(text, sizeof(text), "the VMM does not answer: %s", still.text);
     else if (volume->hypervisor_reason == REASON_VM_PAUSED ||
-             (decision->state == STATE_UNKNOWN && is_lasting(volume, decision)))
+             (decision->state == STATE_UNKNOWN && volume->hypervisor_error[0] &&
+              !reason_heals(decision->reason, decision->state))) /* its pod does not just start */
         snprintf(text, sizeof(text), "%s", volume->hypervisor_error);
     else if (decision->reason == REASON_BUNDLE_UNREADABLE)
         snprintf(text, sizeof(text), "sandbox %s", volume->hiding);
+    else if (reason != REASON_NONE && volume->orphaned && volume->sandbox_id[0])
+        snprintf(text, sizeof(text),
+                 "process %d, the VMM of sandbox %s, has outlived its shim: it ends by kill %d",
+                 (int)volume->vmm_pid, volume->sandbox_id, (int)volume->vmm_pid);
     else if (reason != REASON_NONE && volume->orphaned)
-        say_orphaned(volume, text, sizeof(text));
+        snprintf(text, sizeof(text),
+                 "the VMM of one of the sandboxes has outlived its shim: crustctl doctor names it");
     else if (reason == REASON_IDENTITY_MISMATCH)
         say_mismatch(volume, text, sizeof(text));
     else if (reason == REASON_NO_DEVICE &&
@@ -305,53 +268,42 @@ int blocked_detail_record(const struct context *context, struct store_volume *vo
  * at each binding, and each binding gets one ResizeVolume, by whichever route into the guest works.
  * So it is judged whenever the volume is. */
 
-static void judge_monitor(const struct context *context, const struct store_volume *volume,
-                          struct resizable_facts *facts)
-{
-    bool is_seen = volume->list == STORE_LIST_HAS && volume->obstacle_known;
-
-    facts->monitor_reason = volume->obstacle;
-    if (is_seen && facts->monitor_reason != REASON_NONE) {
-        facts->monitor = MONITOR_UNABLE;
-    } else if (hypervisor_traits(volume->hypervisor)->resize_obstacle ||
-               permit_find_forbidding(context->config, volume->hypervisor)) {
-        facts->monitor = MONITOR_UNABLE;
-        facts->monitor_reason = REASON_HYPERVISOR_UNSUPPORTED;
-    } else {
-        facts->monitor = is_seen ? MONITOR_ABLE : MONITOR_UNASKED;
-    }
-}
-
-static int record_resizable(const struct context *context, const struct store_volume *volume,
-                            const char *answer, enum volume_reason reason)
-{
-    const struct log_ids ids = {volume->volume_id, volume->sandbox_id, volume->device_name, NULL,
-                                volume->pv};
-    bool changed = false;
-    int r = store_set_resizable(context->store, volume, answer, reason, &changed);
-
-    if (r < 0 || !changed || !answer)
-        return r;
-    if (strcmp(answer, "no") == 0)
-        log_info(&ids, "a resize would not reach %s: %s",
-                 volume->is_block_claim ? "the VM's disk" : "its file system", reason_name(reason));
-    else if (strcmp(volume->resizable, "no") == 0)
-        log_info(&ids, "an obstacle to resizes is gone: %s", reason_name(volume->resizable_reason));
-    return 0;
-}
-
 int resizable_record(const struct context *context, const struct store_volume *volume,
                      const struct decide_facts *resize)
 {
+    const struct log_ids ids = {volume->volume_id, volume->sandbox_id, volume->device_name, NULL,
+                                volume->pv};
     struct decide_facts given = *resize;
-    struct resizable_facts facts = {.resize = &given};
+    bool is_seen = volume->list == STORE_LIST_HAS && volume->obstacle_known;
+    struct resizable_facts facts = {.resize = &given,
+                                    .monitor = is_seen ? MONITOR_ABLE : MONITOR_UNASKED};
     struct resizable resizable;
+    const char *answer;
+    bool changed = false;
+    int r;
 
     if (resize->guest_reason == REASON_GROWING) { /* proof that it can */
         given.guest_reason = REASON_NONE;
         given.guest_proven = true;
     }
-    judge_monitor(context, volume, &facts);
+    if (is_seen && volume->obstacle != REASON_NONE) {
+        facts.monitor = MONITOR_UNABLE;
+        facts.monitor_reason = volume->obstacle;
+    } else if (hypervisor_traits(volume->hypervisor)->resize_obstacle ||
+               permit_find_forbidding(context->config, volume->hypervisor)) {
+        facts.monitor = MONITOR_UNABLE;
+        facts.monitor_reason = REASON_HYPERVISOR_UNSUPPORTED;
+    }
     resizable = resizable_decide(&facts);
-    return record_resizable(context, volume, resizable_name(resizable.answer), resizable.reason);
+    answer = resizable_name(resizable.answer);
+    r = store_set_resizable(context->store, volume, answer, resizable.reason, &changed);
+    if (r < 0 || !changed || !answer)
+        return r;
+    if (resizable.answer == RESIZABLE_NO)
+        log_info(&ids, "a resize would not reach %s: %s",
+                 volume->is_block_claim ? "the VM's disk" : "its file system",
+                 reason_name(resizable.reason));
+    else if (strcmp(volume->resizable, "no") == 0)
+        log_info(&ids, "an obstacle to resizes is gone: %s", reason_name(volume->resizable_reason));
+    return 0;
 }

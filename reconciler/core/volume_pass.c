@@ -20,21 +20,9 @@ static struct log_ids ids_of(const struct store_volume *volume)
                             volume->pv};
 }
 
-/* ---- bind ---- */
-
 /* What the runtime's records say about a volume is hashed. When the hash changes, the VMM's list of
  * drives is read again, because drives come and go with the containers of a sandbox.
  */
-
-static enum bind_disk disk_of(const struct store_volume *volume)
-{
-    if (volume->binding_device_id == volume->device_id)
-        return BIND_SAME_DISK;
-    return volume->device_kind == DEVICE_KIND_BLOCK && volume->binding_major == volume->major &&
-                   volume->binding_minor == volume->minor
-               ? BIND_REPLACED_DISK
-               : BIND_ANOTHER_DISK;
-}
 
 static struct bind_facts facts_of(const struct store_volume *volume)
 {
@@ -49,7 +37,12 @@ static struct bind_facts facts_of(const struct store_volume *volume)
         .binding = !volume->binding_id                                  ? BIND_NONE
                    : volume->binding_sandbox_ref == volume->sandbox_ref ? BIND_HERE
                                                                         : BIND_ELSEWHERE,
-        .disk = disk_of(volume),
+        .disk = volume->binding_device_id == volume->device_id ? BIND_SAME_DISK
+                : volume->device_kind == DEVICE_KIND_BLOCK &&
+                        volume->binding_major == volume->major &&
+                        volume->binding_minor == volume->minor
+                    ? BIND_REPLACED_DISK
+                    : BIND_ANOTHER_DISK,
         .contradicted = volume->record_contradicts,
     };
 }
@@ -156,55 +149,41 @@ static int refresh_binding(const struct context *context, struct store_volume *v
     return r < 0 ? r : store_get_volume_itself(context->store, volume);
 }
 
-/* ---- decide ---- */
-
-static int open_resize(const struct context *context, struct store_volume *volume)
-{
-    uint64_t from = decide_baseline(volume->hypervisor_bytes, volume->first_bytes);
-    const struct log_ids ids = ids_of(volume);
-    int r = store_open_resize(context->store, volume, from, volume->device_bytes);
-
-    if (r == 0)
-        log_info(&ids, "device grew from %" PRIu64 " to %" PRIu64 " bytes", from,
-                 volume->device_bytes);
-    return r;
-}
-
 /* A new or ended binding, or a new resize, is recorded before the volume is decided. */
-static int bind_and_decide(const struct volume_pass *pass, struct store_volume *volume,
+static int bind_and_decide(const struct context *context, struct store_volume *volume,
                            struct decide_facts *ret_facts, struct decision *ret_decision)
 {
-    const struct context *context = pass->context;
+    const struct log_ids ids = ids_of(volume);
     enum decide_conflict conflict;
+    struct store_disk disk;
+    uint64_t from;
     bool mismatch = false;
     int r = refresh_binding(context, volume, &mismatch);
 
     if (r < 0)
         return r;
-    actor_cancel_stale(pass->actor, volume);
-    conflict = volume_facts_conflict(pass->devices, volume, mismatch);
-    if (volume_facts_show_resize(context, volume, conflict))
-        r = open_resize(context, volume);
+    actor_cancel_stale(context->actor, volume);
+    conflict = volume_facts_conflict(context, volume, mismatch);
     *ret_facts = volume_facts_of(context, volume, conflict);
-    if (r == 0 && ret_facts->lower == LOWER_STALE && context->config->resize.scsi_rescan)
-        r = actor_may_rescan(pass->actor, volume, &ret_facts->may_rescan);
+    if (ret_facts->lower == LOWER_STALE && context->config->resize.scsi_rescan) {
+        r = act_rescan_find(context->store, volume, &disk);
+        ret_facts->may_rescan = r == STORE_FOUND;
+    }
+    if (r < 0)
+        return r;
+    *ret_decision = decide(ret_facts);
+    if (!ret_decision->opens_resize)
+        return 0;
+    /* That forgets the failures of an older one. */
+    from = decide_baseline(volume->hypervisor_bytes, volume->first_bytes);
+    r = store_open_resize(context->store, volume, from, volume->device_bytes);
+    if (r == 0)
+        log_info(&ids, "device grew from %" PRIu64 " to %" PRIu64 " bytes", from,
+                 volume->device_bytes);
+    *ret_facts = volume_facts_of(context, volume, conflict);
     *ret_decision = decide(ret_facts);
     return r;
 }
-
-/* Kata's Rust runtime makes the directory that shows the guest path when the container exists, long
- * after its bundle. */
-static int observe_guest_path(const struct volume_pass *pass, struct store_volume *volume)
-{
-    char sandbox_id[STORE_SANDBOX_ID_BYTES];
-    int r;
-
-    memcpy(sandbox_id, volume->sandbox_id, sizeof(sandbox_id));
-    r = observer_observe_sandbox(pass->observer, sandbox_id);
-    return r < 0 ? r : store_reload_volume(pass->context->store, volume);
-}
-
-/* ---- record ---- */
 
 static int record_state(const struct context *context, struct store_volume *volume,
                         const struct decision *decision)
@@ -227,64 +206,58 @@ static int record_state(const struct context *context, struct store_volume *volu
     return r == 0 && changed ? devices_queue_neighbours(context, volume) : r;
 }
 
-/* The device may grow further; the timer of attempts will have the volume decided again. */
-static int wait_until_still(const struct context *context, const struct store_volume *volume)
+static int record(const struct context *context, struct store_volume *volume,
+                  const struct decide_facts *facts, const struct decision *decision)
 {
     uint64_t due = volume_facts_still_from(context, volume), now = clock_boottime();
-    uint64_t left_ms = due > now ? (due - now) / NSEC_PER_MSEC : 0;
+    int r;
 
-    if (volume->next_attempt_ns == due)
-        return 0;
-    return store_set_attempts(context->store, volume->volume_id, 0, due,
-                              clock_realtime_ms() + (int64_t)left_ms);
-}
-
-static int follow(const struct volume_pass *pass, const struct store_volume *volume,
-                  const struct decide_facts *facts, enum decide_action action)
-{
-    if (action == ACTION_WAIT)
-        return wait_until_still(pass->context, volume);
-    if (action != ACTION_NONE)
-        return pass->context->stopping ? 0 : actor_decide(pass->actor, volume, action);
+    actor_withdraw(context->actor, volume->volume_id, decision->action);
+    r = record_state(context, volume, decision);
+    if (r == 0)
+        r = blocked_detail_record(context, volume, decision);
+    if (r == 0)
+        r = resizable_record(context, volume, facts);
+    if (r < 0)
+        return r;
+    /* The device may grow further; the timer of attempts will have the volume decided again. */
+    if (decision->action == ACTION_WAIT && volume->next_attempt_ns != due)
+        return store_set_attempts(context->store, volume->volume_id, 0, due,
+                                  clock_realtime_ms() +
+                                      (int64_t)(due > now ? (due - now) / NSEC_PER_MSEC : 0));
+    if (decision->action != ACTION_WAIT && decision->action != ACTION_NONE)
+        return context->stopping ? 0 : actor_decide(context->actor, volume, decision->action);
     /* A volume that is due and has nothing to try stops waiting: its state says what it lacks. */
-    return volume->next_attempt_ns && (facts->may_try || facts->conflict == CONFLICT_DETACHED)
-               ? store_set_attempts(pass->context->store, volume->volume_id, 0, 0, 0)
+    return decision->action == ACTION_NONE && volume->next_attempt_ns &&
+                   (facts->may_try || facts->conflict == CONFLICT_DETACHED)
+               ? store_set_attempts(context->store, volume->volume_id, 0, 0, 0)
                : 0;
 }
 
-static int record(const struct volume_pass *pass, struct store_volume *volume,
-                  const struct decide_facts *facts, const struct decision *decision)
+int volume_pass_run(const struct context *context, int64_t volume_id)
 {
-    int r;
-
-    actor_withdraw(pass->actor, volume->volume_id, decision->action);
-    r = record_state(pass->context, volume, decision);
-    if (r == 0)
-        r = blocked_detail_record(pass->context, volume, decision);
-    if (r == 0)
-        r = resizable_record(pass->context, volume, facts);
-    return r < 0 ? r : follow(pass, volume, facts, decision->action);
-}
-
-int volume_pass_run(const struct volume_pass *pass, int64_t volume_id)
-{
+    char sandbox_id[STORE_SANDBOX_ID_BYTES];
     struct store_volume volume;
     struct decide_facts facts;
     struct decision decision;
-    int r = store_get_volume(pass->context->store, volume_id, &volume);
+    int r = store_get_volume(context->store, volume_id, &volume);
 
     if (r == STORE_NO_VOLUME)
         return 0;
-    if (r == 0 && volume.status == STORE_PRESENT &&
-        !work_queue_devices_are_fresh(pass->context->queue))
-        r = devices_refresh(pass->context, &volume);
+    if (r == 0 && volume.status == STORE_PRESENT && !work_queue_devices_are_fresh(context->queue))
+        r = devices_refresh(context, &volume);
     if (r == 0)
-        r = bind_and_decide(pass, &volume, &facts, &decision);
+        r = bind_and_decide(context, &volume, &facts, &decision);
     if (r == 0 && decision.action == ACTION_RESIZE_GUEST && volume.guest_path[0] != '/' &&
-        !volume.is_block_claim && !actor_is_acting(pass->actor, volume_id)) {
-        r = observe_guest_path(pass, &volume);
+        !volume.is_block_claim && !actor_is_acting(context->actor, volume_id)) {
+        /* Kata's Rust runtime makes the directory that shows the guest path when the container
+         * exists, long after its bundle. */
+        memcpy(sandbox_id, volume.sandbox_id, sizeof(sandbox_id));
+        r = observer_observe_sandbox(context, sandbox_id);
         if (r == 0)
-            r = bind_and_decide(pass, &volume, &facts, &decision);
+            r = store_reload_volume(context->store, &volume);
+        if (r == 0)
+            r = bind_and_decide(context, &volume, &facts, &decision);
     }
-    return r < 0 ? r : record(pass, &volume, &facts, &decision);
+    return r < 0 ? r : record(context, &volume, &facts, &decision);
 }

@@ -12,32 +12,18 @@
 #include "reconciler/decide/decide.h"
 #include "store/store.h"
 
-struct actor;
 struct context;
-struct devices;
-struct observer;
-
-struct volume_pass {
-    const struct context *context;
-    struct devices *devices;
-    const struct observer *observer;
-    struct actor *actor;
-};
 
 /* 0 or -errno of the store, which ends the pass. */
-int volume_pass_run(const struct volume_pass *pass, int64_t volume_id);
+int volume_pass_run(const struct context *context, int64_t volume_id);
 
 /* ---- volume steps --------------------------------------------------------------------------- */
 
 /* In volume_facts.c, for volume_pass.c. All that return int: 0 or -errno of the store. */
 
 /* The observed conflict that forbids acting on the volume's device, if any. */
-enum decide_conflict volume_facts_conflict(struct devices *devices,
+enum decide_conflict volume_facts_conflict(const struct context *context,
                                            const struct store_volume *volume, bool mismatch);
-/* Whether a resize has to be opened: it is on record from the moment it is seen, whatever its
- * result. */
-bool volume_facts_show_resize(const struct context *context, const struct store_volume *volume,
-                              enum decide_conflict conflict);
 /* All facts except whether a disk may be rescanned. */
 struct decide_facts volume_facts_of(const struct context *context,
                                     const struct store_volume *volume,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wiring.c - makes and frees the reconciler, and serves what others need of it: configuration,
- * health. */
+/* wiring.c - makes and frees the reconciler, queues what the watchers report, and serves what
+ * others need of it: configuration, health. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +17,6 @@
 #include "reconciler/helper/helper.h"
 #include "reconciler/kubernetes/kubernetes_events.h"
 #include "store/read.h"
-
-/* ---- commands ---- */
 
 struct store_reader *reconciler_reader(struct reconciler *reconciler)
 {
@@ -63,7 +61,7 @@ void reconciler_get_health(const struct reconciler *reconciler,
         .synced = reconciler->context.synced,
         .database_fails = database_fails(&reconciler->database),
         .in_memory = store_is_in_memory(reconciler->context.store),
-        .acts_in_flight = actor_count(reconciler->actor),
+        .acts_in_flight = actor_count(reconciler->context.actor),
         .longest_pass_ns = reconciler->context.loop->pass.longest_ns,
         .longest_pass_processor_ns = reconciler->context.loop->pass.longest_processor_ns,
         .journal_printed = reconciler->journal_lines.output.written,
@@ -97,17 +95,15 @@ void reconciler_get_modes(const struct reconciler *reconciler, struct reconciler
     };
 }
 
-/* ---- life ---- */
-
 void reconciler_configure(struct reconciler *reconciler, const struct config *config)
 {
     struct config next = *config;
 
     memcpy(&next.paths, &reconciler->config.paths, sizeof(next.paths));
     reconciler->config = next;
-    actor_set_parallel(reconciler->actor, next.resize.parallel);
-    journal_lines_configure(&reconciler->journal_lines);
-    if (reconciler->tells_kubernetes)
+    reconciler->context.actor->slots.parallel = next.resize.parallel;
+    journal_lines_configure(&reconciler->journal_lines, false);
+    if (reconciler->options.tells_kubernetes)
         kubernetes_events_configure(reconciler->kubernetes_events);
     reconciler_on_sweep(&reconciler->sweep);
     stats_poll_start(reconciler);
@@ -120,8 +116,8 @@ void reconciler_start(struct reconciler *reconciler)
 {
     stagings_sweep(reconciler);
     reconciler_queue_everything(reconciler);
-    journal_lines_start(&reconciler->journal_lines);
-    if (reconciler->tells_kubernetes)
+    journal_lines_configure(&reconciler->journal_lines, true);
+    if (reconciler->options.tells_kubernetes)
         kubernetes_events_start(reconciler->kubernetes_events);
     loop_prepare_start(reconciler->context.loop, &reconciler->pass, reconciler_on_prepare);
     work_queue_wake(&reconciler->queue, 0);
@@ -149,99 +145,63 @@ static void name_volume(void *userdata, int64_t volume_id, char ret_pv[static LO
         (void)snprintf(ret_pv, LOG_PV_BYTES, "%s", pv);
 }
 
-static void wire_observing(struct reconciler *reconciler)
-{
-    const struct context *context = &reconciler->context;
-
-    work_queue_init(&reconciler->queue, reconciler->context.loop);
-    reconciler->trees = (struct trees){.context = context, .watchers = &reconciler->watchers};
-    reconciler->scan = (struct scan){.context = context,
-                                     .trees = &reconciler->trees,
-                                     .watch_health = &reconciler->cleanup.watch_health};
-    reconciler->unresolved.context = context;
-    devices_init(&reconciler->devices, context);
-    reconciler->monitors.context = context;
-    reconciler->observer = (struct observer){.context = context,
-                                             .watchers = &reconciler->watchers,
-                                             .trees = &reconciler->trees,
-                                             .scan = &reconciler->scan,
-                                             .unresolved = &reconciler->unresolved,
-                                             .monitors = &reconciler->monitors};
-}
-
-static void wire_deciding(struct reconciler *reconciler, const struct reconciler_options *options)
-{
-    const struct context *context = &reconciler->context;
-
-    reconciler->volume_pass = (struct volume_pass){
-        .context = context, .devices = &reconciler->devices, .observer = &reconciler->observer};
-    reconciler->cleanup = (struct cleanup){.context = context,
-                                           .trees = &reconciler->trees,
-                                           .observer = &reconciler->observer,
-                                           .database = &reconciler->database};
-    reconciler->cleanup.watch_health = (struct watch_health){
-        .context = context, .trees = &reconciler->trees, .watchers = &reconciler->watchers};
-    reconciler->database = (struct database){.context = context,
-                                             .instance = options->instance,
-                                             .restart = options->restart,
-                                             .userdata = options->userdata};
-}
-
 static void wire(struct reconciler *reconciler, const struct reconciler_options *options)
 {
+    const struct context *context = &reconciler->context;
+
     reconciler->config = *options->config;
-    reconciler->on_synced = options->synced;
-    reconciler->on_swept = options->swept;
-    reconciler->settled = options->settled;
-    reconciler->userdata = options->userdata;
+    reconciler->options = *options;
+    reconciler->options.config = &reconciler->config;
     reconciler->context = (struct context){.loop = options->loop,
                                            .store = options->store,
                                            .config = &reconciler->config,
                                            .root = options->root,
                                            .sysfs = -1,
-                                           .queue = &reconciler->queue};
-    wire_observing(reconciler);
-    wire_deciding(reconciler, options);
-    journal_lines_init(&reconciler->journal_lines, &reconciler->context, options->journal_output,
-                       options->node);
-    reconciler->tells_kubernetes = options->tells_kubernetes;
-}
-
-static int make_modules(struct reconciler *reconciler, const char *node)
-{
-    reconciler->context.helpers = helpers_new(&reconciler->context);
-    reconciler->actor = reconciler->volume_pass.actor = actor_new(&reconciler->context);
-    reconciler->drives = drives_new(&reconciler->context);
-    reconciler->kubernetes_events = kubernetes_events_new(&reconciler->context, node);
-    return reconciler->context.helpers && reconciler->actor && reconciler->drives &&
-                   reconciler->kubernetes_events
-               ? 0
-               : -ENOMEM;
+                                           .queue = &reconciler->queue,
+                                           .watchers = &reconciler->watchers,
+                                           .trees = &reconciler->trees,
+                                           .scan = &reconciler->scan,
+                                           .unresolved = &reconciler->unresolved,
+                                           .devices = &reconciler->devices,
+                                           .monitors = &reconciler->cleanup.monitors,
+                                           .watch_health = &reconciler->cleanup.watch_health,
+                                           .database = &reconciler->database};
+    work_queue_init(&reconciler->queue, options->loop);
+    devices_init(&reconciler->devices, context);
+    reconciler->trees.context = reconciler->scan.context = reconciler->unresolved.context =
+        reconciler->cleanup.monitors.context = reconciler->cleanup.context =
+            reconciler->cleanup.watch_health.context = reconciler->database.context = context;
+    reconciler->database.options = &reconciler->options;
+    journal_lines_init(&reconciler->journal_lines, context, options->journal_output, options->node);
 }
 
 int reconciler_new(const struct reconciler_options *options, struct reconciler **ret_reconciler,
                    struct error *error)
 {
     struct reconciler *reconciler = calloc(1, sizeof(*reconciler));
+    struct context *context = reconciler ? &reconciler->context : NULL;
     int r;
 
     if (!reconciler)
         return error_set(error, -ENOMEM, "out of memory");
     wire(reconciler, options);
-    r = observe_open_sysfs(options->root, options->config->paths.sysfs, &reconciler->context.sysfs);
+    r = observe_open_sysfs(options->root, options->config->paths.sysfs, &context->sysfs);
     if (r < 0) {
         reconciler_free(reconciler);
         return error_set_errno(error, r, "cannot open %s", options->config->paths.sysfs);
     }
     r = observe_cache_new(config_list_item(&reconciler->config.resize.grow_annotation, 0),
-                          &reconciler->context.cache);
+                          &context->cache);
     if (r == 0)
-        r = distrusted_new(&reconciler->context.distrusted);
-    if (r == 0)
-        r = make_modules(reconciler, options->node);
-    if (r < 0) {
+        r = distrusted_new(&context->distrusted);
+    context->helpers = helpers_new(context);
+    context->actor = actor_new(context);
+    reconciler->drives = drives_new(context);
+    reconciler->kubernetes_events = kubernetes_events_new(context, options->node);
+    if (r < 0 || !context->helpers || !context->actor || !reconciler->drives ||
+        !reconciler->kubernetes_events) {
         reconciler_free(reconciler);
-        return error_set(error, r, "out of memory");
+        return error_set(error, r < 0 ? r : -ENOMEM, "out of memory");
     }
     log_set_namer(name_volume, reconciler);
     if (options->why_in_memory)
@@ -265,15 +225,13 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     database_done(&reconciler->database);
     journal_lines_done(&reconciler->journal_lines);
     kubernetes_events_free(reconciler->kubernetes_events);
-    stats_poll_done(reconciler);
     drives_free(reconciler->drives);
     expansions_done(reconciler);
     stagings_done(reconciler);
     stats_done(reconciler);
-    actor_free(reconciler->actor);
+    actor_free(reconciler->context.actor);
     helpers_free(reconciler->context.helpers);
     cleanup_done(&reconciler->cleanup);
-    monitors_done(&reconciler->monitors);
     scan_done(&reconciler->scan);
     unresolved_done(&reconciler->unresolved);
     work_queue_done(&reconciler->queue);
@@ -284,4 +242,89 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     fd_close(reconciler->context.sysfs);
     free(reconciler);
     return NULL;
+}
+
+/* ---- the sources of events: what they report is queued, to be observed again ------------------
+ */
+
+static void on_directory(void *userdata, unsigned tree, const char *name)
+{
+    struct reconciler *reconciler = userdata;
+
+    work_queue_add_directory(&reconciler->queue, tree, name);
+}
+
+/* The whole tree must be read, because its root was replaced or events were lost. */
+static void on_tree(void *userdata, unsigned tree)
+{
+    struct reconciler *reconciler = userdata;
+
+    scan_want(&reconciler->scan, tree);
+    watch_health_disturb(&reconciler->cleanup.watch_health);
+}
+
+static const struct watch_directories_handler directories_handler = {on_directory, on_tree};
+
+static void on_device(void *userdata, uint32_t major, uint32_t minor)
+{
+    struct reconciler *reconciler = userdata;
+
+    work_queue_add_device(&reconciler->queue, major, minor);
+}
+
+static void on_capacity(void *userdata, const char *devpath)
+{
+    struct reconciler *reconciler = userdata;
+
+    lower_devices_announce(&reconciler->context, devpath);
+}
+
+static void on_devices(void *userdata)
+{
+    struct reconciler *reconciler = userdata;
+
+    log_warning(&(struct log_ids){.source = "uevent"},
+                "events were lost, observing every volume again");
+    work_queue_doubt_devices(&reconciler->queue);
+    work_queue_add_all_volumes(&reconciler->queue);
+}
+
+static const struct watch_block_handler block_handler = {on_device, on_capacity, on_devices};
+
+static void on_mounts(void *userdata)
+{
+    struct reconciler *reconciler = userdata;
+
+    watch_directories_check_roots(reconciler->watchers.directories);
+    devices_note_mounts(&reconciler->devices);
+}
+
+static void on_exited(void *userdata, const char *sandbox_id, pid_t pid)
+{
+    struct reconciler *reconciler = userdata;
+
+    work_queue_add_exit(&reconciler->queue, sandbox_id, pid);
+}
+
+int reconciler_watch(struct reconciler *reconciler, struct error *error)
+{
+    struct watchers *watchers = &reconciler->watchers;
+    struct loop *loop = reconciler->context.loop;
+    unsigned number;
+    int r = watch_directories_new(loop, reconciler->context.root, &directories_handler, reconciler,
+                                  &watchers->directories);
+
+    for (enum reconciler_tree tree = 0; r == 0 && tree < TREE_BUNDLES; tree++)
+        r = watch_directories_add_tree(watchers->directories, trees_path(&reconciler->trees, tree),
+                                       &number);
+    if (r < 0)
+        return error_set_errno(error, r, "cannot watch directories");
+    r = watch_block_new(loop, &block_handler, reconciler, &watchers->block);
+    if (r < 0)
+        return error_set_errno(error, r, "cannot listen to the kernel's block events");
+    r = watch_mounts_new(loop, on_mounts, reconciler, &watchers->mounts);
+    if (r < 0)
+        return error_set_errno(error, r, "cannot watch the host's mounts");
+    r = watch_processes_new(loop, on_exited, reconciler, &watchers->processes);
+    return r < 0 ? error_set_errno(error, r, "cannot watch processes") : 0;
 }

@@ -17,7 +17,7 @@
 #include <sys/types.h>
 
 #include "lib/loop.h"
-#include "reconciler/core/trees.h"
+#include "reconciler/core/context.h"
 
 /* ---- key queue ------------------------------------------------------------------------------ */
 
@@ -35,28 +35,30 @@ void key_queue_done(struct key_queue *queue);
 bool key_queue_is_empty(const struct key_queue *queue);
 size_t key_queue_count(const struct key_queue *queue);
 
-/* Numbers and names as keys. The oldest is taken (a longer one than fits is a programming error);
- * false if the queue is empty. */
+/* Numbers as keys. The oldest is taken; false if the queue is empty. */
 void key_queue_add_number(struct key_queue *queue, uint64_t number);
 bool key_queue_take_number(struct key_queue *queue, uint64_t *ret_number);
-void key_queue_add_name(struct key_queue *queue, const char *name);
-bool key_queue_take_name(struct key_queue *queue, char *ret_name, size_t size);
-void key_queue_remove_name(struct key_queue *queue, const char *name); /* if it is queued */
 
 struct retry;
 
 enum { WORK_NAME_BYTES = 256 };
 
+/* The queues of a work queue: the names of each tree's directories, by enum reconciler_tree, and
+ * then these. They are taken in this order. */
+enum work_keys {
+    KEYS_EXITS = TREES,   /* "pid id" */
+    KEYS_SANDBOXES,       /* ids */
+    KEYS_ANNOUNCED,       /* major << 32 | minor */
+    KEYS_DEVICES,         /* likewise */
+    KEYS_VOLUMES,         /* ids */
+    KEYS_ANNOUNCED_TAKEN, /* taken since the last commit */
+    WORK_KEYS,
+};
+
 /* The fields are private to the module. */
 struct work_queue {
     struct loop *loop;
-    struct key_queue directories[TREES]; /* names */
-    struct key_queue sandboxes;          /* ids */
-    struct key_queue exits;              /* "pid id" */
-    struct key_queue devices;            /* major << 32 | minor */
-    struct key_queue announced;          /* likewise */
-    struct key_queue announced_taken;    /* taken since the last commit */
-    struct key_queue volumes;            /* ids */
+    struct key_queue keys[WORK_KEYS];
     bool all_volumes;
     bool takes_volumes;
     bool devices_are_fresh;

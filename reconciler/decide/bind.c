@@ -145,16 +145,6 @@ static void say_rescan(struct layer *layer, enum layer_state state)
                    layer->name + (strncmp(layer->name, "/dev/", 5) == 0 ? 5 : 0));
 }
 
-static uint64_t largest_path(const struct layer *layers, unsigned count, unsigned above)
-{
-    uint64_t largest = 0;
-
-    for (unsigned i = above + 1; i < count; i++)
-        if (layers[i].above == above && layers[i].bytes > largest)
-            largest = layers[i].bytes;
-    return largest;
-}
-
 void layers_judge(struct layer *layers, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
@@ -176,8 +166,9 @@ void layers_judge(struct layer *layers, unsigned count)
                 layer->base_bytes = layer->bytes;
             layer->above_bytes = upper->bytes;
         }
-        if (is_path && layer->state == LAYER_IN_STEP &&
-            layer->bytes < largest_path(layers, count, layer->above))
-            say_rescan(layer, LAYER_PENDING);
+        /* A path that is smaller than another one of the same device. */
+        for (unsigned j = 1; is_path && layer->state == LAYER_IN_STEP && j < count; j++)
+            if (layers[j].above == layer->above && layers[j].bytes > layer->bytes)
+                say_rescan(layer, LAYER_PENDING);
     }
 }

@@ -12,13 +12,13 @@
 
 static struct decision say(enum volume_state state, enum volume_reason reason)
 {
-    return (struct decision){state, reason, ACTION_NONE};
+    return (struct decision){state, reason, ACTION_NONE, false};
 }
 
 static struct decision try_to(const struct decide_facts *facts, enum decide_action action,
                               enum volume_state state, enum volume_reason reason)
 {
-    return (struct decision){state, reason, facts->may_try ? action : ACTION_NONE};
+    return (struct decision){state, reason, facts->may_try ? action : ACTION_NONE, false};
 }
 
 uint64_t decide_baseline(uint64_t hypervisor_bytes, uint64_t first_bytes)
@@ -88,7 +88,7 @@ static struct decision decide_resize(const struct decide_facts *facts)
         return try_to(facts, wants_list(facts) ? ACTION_QUERY_HYPERVISOR : ACTION_NONE,
                       STATE_HOST_GROWN, REASON_POLICY);
     if (!facts->is_still)
-        return (struct decision){STATE_HOST_GROWN, REASON_NONE, ACTION_WAIT};
+        return (struct decision){STATE_HOST_GROWN, REASON_NONE, ACTION_WAIT, false};
     return try_to(facts, ACTION_RESIZE_HYPERVISOR,
                   facts->hypervisor_reason != REASON_NONE ? STATE_BLOCKED : STATE_HOST_GROWN,
                   facts->hypervisor_reason);
@@ -126,29 +126,18 @@ static bool is_shrunk(const struct decide_facts *facts)
            facts->device_bytes < facts->hypervisor_bytes;
 }
 
-struct decision decide(const struct decide_facts *facts)
+static bool is_larger(const struct decide_facts *facts)
 {
-    bool has_readers = facts->read_only && facts->live_sandboxes > 1;
+    return facts->device_bytes > decide_baseline(facts->hypervisor_bytes, facts->first_bytes);
+}
+
+/* One sandbox has the volume, or several only read it, and crustd may resize it. */
+static struct decision decide_managed(const struct decide_facts *facts)
+{
+    bool has_readers = facts->live_sandboxes > 1;
     bool lacks_drive =
         facts->conflict == CONFLICT_UNPLUGGED || facts->conflict == CONFLICT_DETACHED;
 
-    if (facts->status != DECIDE_PRESENT)
-        return say(STATE_UNMANAGED,
-                   facts->status == DECIDE_INVALID ? REASON_INVALID_MOUNT_INFO : REASON_NONE);
-    if (facts->policy == POLICY_NEVER)
-        return say(STATE_UNMANAGED, REASON_POLICY);
-    if (facts->device == DEVICE_UNSUITABLE)
-        return say(STATE_UNMANAGED, REASON_NOT_A_BLOCK_DEVICE);
-    if (facts->live_sandboxes == 0)
-        return say(STATE_UNBOUND, facts->may_be_hidden              ? REASON_BUNDLE_UNREADABLE
-                                  : facts->device == DEVICE_MISSING ? REASON_NO_DEVICE
-                                                                    : REASON_NONE);
-    if (facts->device == DEVICE_MISSING)
-        return say(STATE_BLOCKED, REASON_NO_DEVICE);
-    if (facts->live_sandboxes > 1 && !has_readers)
-        return say(STATE_BLOCKED, REASON_MULTIPLE_SANDBOXES);
-    if (facts->policy == POLICY_FIXED)
-        return say(STATE_BLOCKED, REASON_POLICY);
     if (has_readers && (lacks_drive || facts->conflict == CONFLICT_NONE))
         return say(STATE_UNMANAGED, REASON_READ_ONLY);
     if (facts->conflict == CONFLICT_DETACHED)
@@ -165,10 +154,39 @@ struct decision decide(const struct decide_facts *facts)
                       STATE_UNMANAGED, REASON_READ_ONLY);
     if (is_shrunk(facts))
         return say(STATE_SHRUNK, REASON_NONE);
-    if (facts->device_bytes > decide_baseline(facts->hypervisor_bytes, facts->first_bytes))
+    if (is_larger(facts))
         return decide_resize(facts);
     return facts->hypervisor_bytes || facts->size_assumed ? decide_guest(facts)
                                                           : decide_unknown(facts);
+}
+
+struct decision decide(const struct decide_facts *facts)
+{
+    struct decision decision;
+
+    if (facts->status != DECIDE_PRESENT)
+        return say(STATE_UNMANAGED,
+                   facts->status == DECIDE_INVALID ? REASON_INVALID_MOUNT_INFO : REASON_NONE);
+    if (facts->policy == POLICY_NEVER)
+        return say(STATE_UNMANAGED, REASON_POLICY);
+    if (facts->device == DEVICE_UNSUITABLE)
+        return say(STATE_UNMANAGED, REASON_NOT_A_BLOCK_DEVICE);
+    if (facts->live_sandboxes == 0)
+        return say(STATE_UNBOUND, facts->may_be_hidden              ? REASON_BUNDLE_UNREADABLE
+                                  : facts->device == DEVICE_MISSING ? REASON_NO_DEVICE
+                                                                    : REASON_NONE);
+    if (facts->device == DEVICE_MISSING)
+        return say(STATE_BLOCKED, REASON_NO_DEVICE);
+    if (facts->live_sandboxes > 1 && !facts->read_only)
+        return say(STATE_BLOCKED, REASON_MULTIPLE_SANDBOXES);
+    if (facts->policy == POLICY_FIXED)
+        return say(STATE_BLOCKED, REASON_POLICY);
+    decision = decide_managed(facts);
+    decision.opens_resize = facts->is_bound && !facts->read_only && is_larger(facts) &&
+                            facts->conflict != CONFLICT_IDENTITY_MISMATCH &&
+                            facts->conflict != CONFLICT_ENTRIES_DISAGREE &&
+                            (!facts->resize_open || facts->resize_bytes < facts->device_bytes);
+    return decision;
 }
 
 const char *decide_action_name(enum decide_action action)

@@ -57,8 +57,10 @@ struct decide_facts {
     bool is_undone;    /* somebody else set the VM's disk back to less, again and again */
     bool guest_proven; /* the last call in this binding had the guest grow the file system */
     bool is_raw; /* a file system on it is the pod's affair: the guest is not asked for anything */
-    bool resize_open; /* an audit_resizes row is unfinished */
-    bool is_still;    /* the device has had its size for resize.settle_ms */
+    bool is_bound;
+    bool resize_open;      /* an audit_resizes row is unfinished */
+    uint64_t resize_bytes; /* the size to which it leads */
+    bool is_still;         /* the device has had its size for resize.settle_ms */
 
     enum volume_reason hypervisor_reason; /* why the last call failed; NONE: it did not */
     enum volume_reason guest_reason;      /* UNVERIFIED: grown, but it would not say how far */
@@ -79,6 +81,8 @@ struct decision {
     enum volume_state state;
     enum volume_reason reason;
     enum decide_action action;
+    bool opens_resize; /* the device is larger than what the VMM has, and no open row of
+                          audit_resizes says so, whether or not a conflict forbids the resize */
 };
 
 struct decision decide(const struct decide_facts *facts);

@@ -20,7 +20,7 @@
 #include "observe/observe.h"
 #include "observe/observed_sandbox.h"
 #include "observe/process_scan.h"
-#include "reconciler/core/instance.h"
+#include "reconciler/core/database.h"
 #include "reconciler/core/reconciler_internal.h"
 #include "store/cleanups.h"
 #include "store/store.h"
@@ -282,12 +282,6 @@ int watch_directories_add_tree(struct watch_directories *watch, const char *path
     return 0;
 }
 
-void watch_directories_remove_tree(struct watch_directories *watch, unsigned tree)
-{
-    assert_int_equal(tree, TREE_BUNDLES);
-    fake_watched[0] = '\0';
-}
-
 int watch_directories_arm(struct watch_directories *watch, unsigned tree, const char *name)
 {
     return 0;
@@ -385,6 +379,7 @@ static int node_start(void **state)
     memset(fake_sandbox, 0, sizeof(fake_sandbox));
     fake_owner = NULL;
     fake_owner_result = 0;
+    fake_watched[0] = '\0';
     fake_process = fake_cgroup = fake_watcher_down = fake_pin_fails = fake_goes_on = false;
     fake_sees_host = true;
     fake_when_synced = fake_when_restarted = NULL;

@@ -16,7 +16,7 @@ static struct {
 /* How many volumes were queued to be decided again. */
 static size_t queued(void)
 {
-    return key_queue_count(&test.node.queue.volumes);
+    return key_queue_count(&test.node.queue.keys[KEYS_VOLUMES]);
 }
 
 static int set_up(void **state)
@@ -179,10 +179,9 @@ static void agent_address_from_the_shim_is_recorded(void **state)
 static void a_disk_that_announced_nothing_is_not_rescanned(void **state)
 {
     const struct store_volume volume = the_volume();
-    bool may = true;
+    struct store_disk disk;
 
-    assert_int_equal(actor_may_rescan(test.actor, &volume, &may), 0);
-    assert_false(may);
+    assert_int_equal(act_rescan_find(the_store(), &volume, &disk), STORE_NOT_FOUND);
     begin(ACTION_RESCAN_DISK); /* it has gone meanwhile: the kernel is told nothing */
     record();
     assert_int_equal(queued(), 1);

@@ -8,7 +8,7 @@
 
 #include "lib/process.h"
 #include "observe/process_scan.h"
-#include "reconciler/cleanup/monitors.h"
+#include "reconciler/cleanup/cleaner.h"
 
 #define DIRECTORY "/run/crustd/qemu"
 #define NAME      "c.sock"

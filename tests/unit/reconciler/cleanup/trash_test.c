@@ -19,7 +19,6 @@
 static struct {
     struct surroundings node;
     struct trees trees;
-    struct observer observer;
     struct cleanup cleanup;
     int64_t cleanup_id;
     char moved[300]; /* where it lies in the trash */
@@ -33,14 +32,14 @@ static struct store *the_store(void)
 }
 
 /* The core's: the directory as it is now. */
-int observer_observe_entry(const struct observer *observer, enum reconciler_tree tree,
+int observer_observe_entry(const struct context *context, enum reconciler_tree tree,
                            const char *name)
 {
     const struct store_entry entry = entry_of(KEY, VOLUME_PATH, 11);
     int64_t volume_id;
     bool changed;
 
-    assert_ptr_equal(observer, &test.observer);
+    assert_ptr_equal(context, &test.node.context);
     assert_int_equal(tree, TREE_KATA_VOLUMES);
     assert_string_equal(name, KEY);
     return tree_has(ENTRY) ? row_put_entry(the_store(), &entry, &volume_id, &changed)
@@ -63,8 +62,8 @@ static int set_up(void **state)
     surroundings_bind(&test.node);
     test.node.config.cleanup.keep_hours = 1;
     test.trees = (struct trees){.context = &test.node.context};
-    test.cleanup = (struct cleanup){
-        .context = &test.node.context, .trees = &test.trees, .observer = &test.observer};
+    test.node.context.trees = &test.trees;
+    test.cleanup = (struct cleanup){.context = &test.node.context};
     stage("/dev/disk");
     return 0;
 }

@@ -56,7 +56,7 @@ static const char *directory_of(enum volume_layout layout, const char *name)
 
 /* A directory that is there is a volume of that name; what it says of itself is of no matter here.
  */
-int observer_observe_entry(const struct observer *observer, enum reconciler_tree tree,
+int observer_observe_entry(const struct context *context, enum reconciler_tree tree,
                            const char *name)
 {
     const enum volume_layout layout = tree == TREE_KATA_VOLUMES ? LAYOUT_KATA : LAYOUT_CRUST;
@@ -144,8 +144,8 @@ static void begin(bool in_memory)
     test.core.context = test.node.context;
     test.core.config = test.node.config;
     test.core.context.helpers = helpers_new(&test.core.context);
-    test.core.actor = actor_new(&test.core.context);
-    assert_non_null(test.core.actor);
+    test.core.context.actor = actor_new(&test.core.context);
+    assert_non_null(test.core.context.actor);
 }
 
 static int set_up(void **state)
@@ -162,11 +162,10 @@ static inline int set_up_in_memory(void **state)
 
 static int tear_down(void **state)
 {
-    stats_poll_done(&test.core);
     expansions_done(&test.core);
     stagings_done(&test.core);
     stats_done(&test.core);
-    assert_null(actor_free(test.core.actor));
+    assert_null(actor_free(test.core.context.actor));
     assert_null(helpers_free(test.core.context.helpers));
     assert_null(fake_guest);
     assert_null(fake_child);
@@ -200,7 +199,7 @@ static inline void unbind(void)
 
 static inline size_t queued_volumes(void)
 {
-    return key_queue_count(&test.node.queue.volumes);
+    return key_queue_count(&test.node.queue.keys[KEYS_VOLUMES]);
 }
 
 /* One reconcile pass, as far as it is of these modules. */

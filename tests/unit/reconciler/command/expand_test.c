@@ -3,7 +3,6 @@
 #include "tests/unit/reconciler/command/clients_fixture.h"
 
 #include "model/reason.h"
-#include "reconciler/command/answers.h"
 #include "tests/unit/missing_database.h"
 #include "tests/unit/volume_rows.h"
 

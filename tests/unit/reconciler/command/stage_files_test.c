@@ -14,7 +14,7 @@
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
 #include "lib/path.h"
-#include "reconciler/command/staging.h"
+#include "reconciler/command/clients.h"
 #include "tests/unit/mounts.h"
 #include "tests/unit/scratch.h"
 

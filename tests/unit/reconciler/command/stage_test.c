@@ -4,7 +4,6 @@
 #include "tests/unit/reconciler/command/clients_fixture.h"
 
 #include "model/reason.h"
-#include "reconciler/command/answers.h"
 
 #define STAGED_HASH "b7dded8a12b528bef7f84da6e4966b781e0ec9cd61f36c59d96cfea71d079e1b"
 #define BUNDLES     "/bundles"

@@ -11,12 +11,12 @@
 /* A settled node would stop the loop before the timer is due. */
 static void run_until_compared(const struct devices *devices)
 {
-    typeof(reconciler->settled) settled = reconciler->settled;
+    typeof(reconciler->options.settled) settled = reconciler->options.settled;
 
-    reconciler->settled = NULL;
+    reconciler->options.settled = NULL;
     while (devices->is_outdated)
         loop_run_once(&loop);
-    reconciler->settled = settled;
+    reconciler->options.settled = settled;
 }
 
 /* Users can change the mounts as often as they like. */

@@ -11,7 +11,7 @@
 #include "lib/loop.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/database.h"
-#include "reconciler/core/instance.h"
+#include "reconciler/core/reconciler_internal.h"
 #include "store/store.h"
 
 #define DATABASE "/var/lib/crustd/crustd.db"
@@ -21,6 +21,7 @@ static struct {
     struct config config;
     struct context context;
     struct instance instance;
+    struct reconciler_options options;
     struct database database;
     unsigned restarts;
     int failure; /* the reason for the last one */
@@ -59,10 +60,9 @@ static int start(void **state)
     open_store(INSTANCE_STORE_FILE);
     test.context.loop = &test.loop;
     test.context.config = &test.config;
-    test.database = (struct database){.context = &test.context,
-                                      .instance = &test.instance,
-                                      .restart = on_restart,
-                                      .userdata = &test};
+    test.options = (struct reconciler_options){
+        .instance = &test.instance, .restart = on_restart, .userdata = &test};
+    test.database = (struct database){.context = &test.context, .options = &test.options};
     return 0;
 }
 
@@ -197,19 +197,19 @@ static pid_t start_late_child(void)
     _exit(0);
 }
 
-static void a_start_waits_for_a_child_of_the_killed_crustd(void **state)
+static void the_place_is_taken_until_the_last_child_of_a_killed_crustd_runs(void **state)
 {
     struct instance other = INSTANCE_INIT;
     struct error error = {0};
     pid_t child;
 
     instance_init(&other, root, scratch, &test.config);
-    assert_int_equal(instance_await_place(&other, &error), INSTANCE_LOCKED);
+    assert_int_equal(instance_take_place(&other, &error), INSTANCE_LOCKED);
     child = start_late_child();
     instance_done(&test.instance);
     assert_int_equal(instance_take_place(&other, &error), INSTANCE_LOCKED);
-    assert_int_equal(instance_await_place(&other, &error), INSTANCE_ALONE);
     assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(instance_take_place(&other, &error), INSTANCE_ALONE);
     instance_done(&other);
 }
 
@@ -281,7 +281,7 @@ int main(void)
         TEST(a_failure_in_memory_waits),
         TEST(a_daemon_that_stops_does_not_restart),
         TEST(a_daemon_that_stops_stays_in_memory),
-        TEST(a_start_waits_for_a_child_of_the_killed_crustd),
+        TEST(the_place_is_taken_until_the_last_child_of_a_killed_crustd_runs),
         TEST(failure_to_create_the_directory_is_reported),
         cmocka_unit_test(exit_codes),
         cmocka_unit_test(each_failure_has_a_remedy),

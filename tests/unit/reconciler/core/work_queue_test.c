@@ -117,7 +117,7 @@ static void volumes_wait_for_the_first_scan(void **state)
 static void lost_keys_are_reported_once(void **state)
 {
     assert_false(work_queue_recover(&queue));
-    queue.devices.lost = queue.directories[TREE_KATA_VOLUMES].lost = true;
+    queue.keys[KEYS_DEVICES].lost = queue.keys[TREE_KATA_VOLUMES].lost = true;
     assert_true(work_queue_recover(&queue));
     assert_false(work_queue_recover(&queue));
 }
