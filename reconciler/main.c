@@ -502,8 +502,8 @@ int main(int argc, char **argv)
                 daemon.arguments.root, strerror(-r));
         return EXIT_USAGE;
     }
-    r = config_load(daemon.root, daemon.arguments.root, daemon.arguments.config,
-                         &daemon.config, &error);
+    r = config_load(daemon.root, daemon.arguments.root, daemon.arguments.config, &daemon.config,
+                    &error);
     if (r < 0) {
         fprintf(stderr, "%scrustd: %s; %s\n", log_priority(LOG_ERROR), error.text,
                 start_failure_remedy(START_CONFIG, r));

@@ -100,7 +100,8 @@ static void begin_tree(struct scan *scan, enum reconciler_tree tree)
             watch_health_note_root(scan->context->watch_health, tree, &st);
     }
     if (tree_has_volumes(tree))
-        (void)store_each_entry(scan->context->store, tree_layout(tree), false, add_if_absent, &known);
+        (void)store_each_entry(scan->context->store, tree_layout(tree), false, add_if_absent,
+                               &known);
 }
 
 void scan_some(struct scan *scan)
