@@ -170,27 +170,30 @@ static bool is_own_place(const struct search *search, ino_t namespace, const cha
     return false;
 }
 
-/* Whether the file system would stay mounted in the process's namespace. The first process found in
- * a namespace stands for all of its processes; the very first one is this process, whose mounts are
- * noted. */
-static bool keeps_mount(struct search *search, int process)
+/* Returns 1 if the file system would stay mounted in the process's namespace, 0, or -errno. The
+ * first process found in a namespace stands for all of its processes; the very first one is this
+ * process, whose mounts are noted. */
+static int keeps_mount(struct search *search, int process)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
     cleanup(fd_closep) int fd = openat(process, "mountinfo", O_RDONLY | O_CLOEXEC);
+    int r = fd < 0 ? -errno : 0;
     bool is_first = search->namespace_count == 0;
     struct stat namespace;
     char *line, *next;
 
     if (fstatat(process, "ns/mnt", &namespace, 0) < 0)
-        return false;
+        return -errno;
     for (size_t i = 0; i < search->namespace_count; i++) {
         if (search->namespaces[i] == namespace.st_ino)
-            return false;
+            return 0;
     }
     if (search->namespace_count < NAMESPACES)
         search->namespaces[search->namespace_count++] = namespace.st_ino;
-    if (fd < 0 || buffer_read_all(&text, fd) < 0)
-        return false;
+    if (r == 0)
+        r = buffer_read_all(&text, fd);
+    if (r < 0)
+        return r;
     for (line = text.data; line && *line; line = next) {
         struct mount_entry mount;
         unsigned shared, master;
@@ -206,9 +209,9 @@ static bool keeps_mount(struct search *search, int process)
             search->groups[search->group_count++] = shared;
         else if (!is_first && !is_ours(search, shared) && !is_ours(search, master) &&
                  !is_own_place(search, namespace.st_ino, mount.mount_point))
-            return true;
+            return 1;
     }
-    return false;
+    return 0;
 }
 
 static bool leads_to_it(const struct search *search, int directory, const char *name)
@@ -259,20 +262,23 @@ static int find_holders(struct search *search)
     cleanup(dir_closep) DIR *names = opendir(search->unmount->setting->proc);
     cleanup(fd_closep) int self = -1;
     const char *name;
+    int r;
 
     if (!names)
         return -errno;
     self = openat(dirfd(names), "self", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (self < 0)
         return -errno;
-    (void)keeps_mount(search, self);
+    r = keeps_mount(search, self);
+    if (r < 0)
+        return r; /* mounts of its peers would look like another's */
     while ((name = directory_next(names))) {
         cleanup(fd_closep) int process = -1;
 
         if (!isdigit((unsigned char)name[0]) || strtol(name, NULL, 10) == getpid())
             continue;
         process = openat(dirfd(names), name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        if (process >= 0 && (keeps_mount(search, process) || has_open_file(search, process)))
+        if (process >= 0 && (keeps_mount(search, process) > 0 || has_open_file(search, process)))
             note_holder(search, process, name);
     }
     return 0;

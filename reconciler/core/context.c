@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "config/config.h"
+#include "lib/cleanup.h"
 #include "lib/log.h"
 #include "observe/observe.h"
 #include "reconciler/command/command.h"
@@ -106,6 +107,7 @@ const char *permit_find_forbidding(const struct config *config, enum hypervisor_
 
 void trees_done(struct trees *trees)
 {
+    trees_close(trees);
     for (unsigned i = 0; i < RECONCILER_BUNDLES; i++)
         free(trees->bundle[i]);
 }
@@ -138,6 +140,28 @@ const char *trees_path(const struct trees *trees, enum reconciler_tree tree)
     default:
         return config->paths.kata_rs_sandboxes;
     }
+}
+
+int trees_open(struct trees *trees, enum reconciler_tree tree, int *ret_directory)
+{
+    int r = 0;
+
+    if (!trees->is_open || trees->opened != tree) {
+        trees_close(trees);
+        r = path_open_directory_in_root(trees->context->root, trees_path(trees, tree),
+                                        &trees->directory);
+        trees->is_open = r == 0;
+        trees->opened = tree;
+    }
+    *ret_directory = trees->directory;
+    return r;
+}
+
+void trees_close(struct trees *trees)
+{
+    if (trees->is_open)
+        fd_close(trees->directory);
+    trees->is_open = false;
 }
 
 enum reconciler_tree tree_of_layout(enum volume_layout layout)

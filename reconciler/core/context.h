@@ -103,6 +103,9 @@ enum reconciler_tree {
 struct trees {
     const struct context *context;
     char *bundle[RECONCILER_BUNDLES]; /* directories of bundles, below root; NULL after the last */
+    bool is_open;                     /* see trees_open() */
+    enum reconciler_tree opened;
+    int directory;
 };
 
 void trees_done(struct trees *trees);
@@ -114,6 +117,11 @@ bool tree_has_sandboxes(enum reconciler_tree tree);
 
 /* NULL: the tree does not exist (yet). */
 const char *trees_path(const struct trees *trees, enum reconciler_tree tree);
+
+/* The tree's directory, which stays open until trees_close(): a pass reads many entries of one
+ * tree. 0, an enum path_failure or another -errno. */
+int trees_open(struct trees *trees, enum reconciler_tree tree, int *ret_directory);
+void trees_close(struct trees *trees);
 
 /* The tree of a layout's metadata directories. */
 enum reconciler_tree tree_of_layout(enum volume_layout layout);

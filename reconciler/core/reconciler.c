@@ -216,6 +216,7 @@ static bool run_pass(struct reconciler *reconciler)
     }
     if (r == 0)
         r = drives_record(reconciler->drives);
+    trees_close(&reconciler->trees);
     loop_announce(reconciler->context.loop, "committing to the database", NULL);
     if (r == 0)
         r = store_commit(reconciler->context.store);

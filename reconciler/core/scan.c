@@ -371,9 +371,9 @@ int observer_observe_entry(const struct context *context, enum reconciler_tree t
                            const char *name)
 {
     cleanup(observed_entry_done) struct observed_entry observed = {0};
-    cleanup(fd_closep) int root = -1, fd = -1;
+    cleanup(fd_closep) int fd = -1;
     const char *path = trees_path(context->trees, tree);
-    int r, opened = path_open_directory_in_root(context->root, path, &root);
+    int r, root, opened = trees_open(context->trees, tree, &root);
     bool has_root = opened == 0;
 
     /* The directory is watched and read by one descriptor, so that the watched directory is the one

@@ -103,12 +103,3 @@ struct drive_decision drive_decide(const struct drive_facts *facts)
         return remove_rest(facts);
     return say(DRIVE_UNMOUNT, DRIVE_UNMOUNTING);
 }
-
-const char *drive_act_name(enum drive_act act)
-{
-    static const char *const names[DRIVE_ACTS] = {"nothing",    "look_vmm", "claim",  "attach",
-                                                  "look_guest", "mount",    "answer", "unmount",
-                                                  "remove",     "end"};
-
-    return names[act];
-}

@@ -56,8 +56,6 @@ struct drive_decision {
 
 struct drive_decision drive_decide(const struct drive_facts *facts);
 
-const char *drive_act_name(enum drive_act act);
-
 /* The phases that the table distinguishes. */
 enum drive_phase {
     DRIVE_PLANNED,  /* no guest was asked to mount it */
