@@ -104,6 +104,13 @@ class Refusals(StatsTest):
         self.fake_agent.behave("GetVolumeStats", "ok")
         self.assertEqual(self.usage(self.stats(node, volume.path))[BYTES][0], BEFORE)
 
+    def test_a_text_arrives_as_the_guest_said_it(self):
+        """It is escaped on its way, in the field grpc-message."""
+        node, volume = self.scene()
+        self.fake_agent.behave("GetVolumeStats", "status:13:50%41é")
+        with self.fails("UNAVAILABLE", "50%41é"):
+            self.stats(node, volume.path)
+
     def test_the_time_of_the_call(self):
         node, volume = self.scene()
         self.fake_agent.behave("GetVolumeStats", "silent")
