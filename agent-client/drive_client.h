@@ -71,8 +71,8 @@ void drive_client_run(const struct drive_client_request *request, const char *se
                       const struct buffer *payload, uint64_t until_ns,
                       struct drive_client_reply *ret_reply);
 
-/* The same call as a text, for a helper in a container (guest-agent/drive_task.h), and its answer,
- * which may end with a newline. Not for GROW. 0, -EMSGSIZE, -ENOMEM. */
+/* The same call as a text, for a helper in a container (guest-agent/oneshot.h, --drive), and its
+ * answer, which may end with a newline. Not for GROW. 0, -EMSGSIZE, -ENOMEM. */
 int drive_client_make_text(const struct drive_client_request *request, char **ret_text);
 void drive_client_read_text(enum drive_client_act act, const char *serial, const char *text,
                             size_t length, struct drive_client_reply *ret_reply);

@@ -164,6 +164,8 @@ int table_print_sheet(const cJSON *row, struct buffer *out)
     const cJSON *member;
     unsigned width = 0;
 
+    if (!cJSON_IsObject(row))
+        return 0;
     cJSON_ArrayForEach(member, row)
     {
         if (display_width(member->string) > width)

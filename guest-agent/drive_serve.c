@@ -60,6 +60,9 @@ enum status_code drive_call_parse(const char *method, const struct buffer *paylo
  * has not appeared yet gets an entry of its own. 0 or -ENOMEM. */
 static int note_tasks(struct drive_guest_list *list);
 
+/* Leaves the drives that are to be synced. */
+static void keep_synced(struct drive_guest_list *list);
+
 enum status_code drive_call_run(const struct drive_call *call, struct drive_walk_count *walk,
                                 struct buffer *payload, struct error *error)
 {
@@ -72,7 +75,9 @@ enum status_code drive_call_run(const struct drive_call *call, struct drive_walk
     switch (call->kind) {
     case DRIVE_CALL_LIST:
         r = call->without_disks ? 0 : drive_list_read(&list);
-        if (r == 0 && !call->without_tasks)
+        if (r == 0 && call->without_tasks)
+            keep_synced(&list); /* before a long list is cut */
+        else if (r == 0)
             r = note_tasks(&list);
         if (r < 0)
             return drive_refuse_errno(error, STATUS_UNAVAILABLE, r, "cannot list the drives");
@@ -379,29 +384,34 @@ static void sync_blindly(const char *why)
     sync_last();
 }
 
+static void keep_synced(struct drive_guest_list *list)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < list->count; i++) {
+        const struct drive_guest_entry *entry = &list->entries[i];
+
+        if (entry->state == DRIVE_GUEST_MOUNTED && !entry->read_only &&
+            (!drive_serial_is_of_vmm(entry->serial) || is_known(entry->serial)))
+            list->entries[count++] = *entry;
+    }
+    list->count = count;
+}
+
 static void on_listed(struct task_waiter *waiter, const struct task_result *result)
 {
     struct drive_guest_list list = {0};
-    size_t count = 0;
 
     (void)waiter;
     if (result->outcome != STATUS_OK ||
         drive_parse_list(result->payload, result->length, &list) < 0) {
-        sync_blindly(result->text);
+        sync_blindly(result->outcome != STATUS_OK ? result->text : "the list is malformed");
         return;
     }
-    for (size_t i = 0; i < list.count; i++) {
-        const struct drive_guest_entry *entry = &list.entries[i];
-
-        if (entry->state == DRIVE_GUEST_MOUNTED && !entry->read_only &&
-            (!drive_serial_is_of_vmm(entry->serial) || is_known(entry->serial)))
-            list.entries[count++] = *entry;
-    }
-    list.count = count;
     drive_guest_list_done(&flush.last);
     flush.last = list;
     flush.is_blind = false;
-    if (count || flush.is_woken)
+    if (list.count || flush.is_woken)
         sync_last();
 }
 

@@ -159,11 +159,11 @@ enum {
     VOLUME_UNKNOWN, /* no such mount or disk, or nothing is mounted from it; the text says which */
 };
 
-/* Which volume is meant by the text volume_guest_path: a mount point, letter by letter as in
- * /proc/self/mountinfo, or a disk's path, as above. The latter means the file system on that disk,
- * through whichever mount of it can be written. So does a mount point that Kata's Go runtime names
- * by its disk (/run/kata-containers/sandbox/storage/MDIvMDE=) where it is not mounted, as in a
- * sidecar. Outcome or -errno. */
+/* Finds the volume that a path means: a mount point, exactly as in /proc/self/mountinfo, or a
+ * disk's path, as above. A disk means the file system on it, by a mount that can be written if
+ * there is one. A mount point of Kata's Go runtime (/run/kata-containers/sandbox/storage/MDIvMDE=)
+ * that is not mounted here, as in a sidecar, means the disk that its name encodes. Outcome or
+ * -errno. */
 int volume_find(const char *path, struct volume *ret_volume, struct error *error);
 
 /* The same for a mount point only. */

@@ -222,7 +222,7 @@ static void resize_grow(struct resize *resize)
         report(resize, STATUS_INTERNAL, "", "cannot start a process to grow the file system");
 }
 
-/* The largest device of the volume; its layer, if the size asked for is not there yet. */
+/* The size of the volume's largest device, and which one it is; 0: none can be read. */
 static uint64_t largest_device(const struct resize *resize, dev_t *ret_device)
 {
     uint64_t largest = 0;

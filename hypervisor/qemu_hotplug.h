@@ -121,8 +121,9 @@ struct qemu_hotplug_found {
     size_t bridge_count;
 };
 
-/* Reads the "return" of the four questions, QEMU_ASK_NODES to QEMU_ASK_DEVICES in any order but
- * after QEMU_ASK_SETS, which starts anew. 0, -EBADMSG, -EMSGSIZE, -ENOMEM. */
+/* Reads the "return" of one of the four questions QEMU_ASK_SETS to QEMU_ASK_OBJECTS. QEMU_ASK_SETS
+ * comes first, because it starts anew; the others come in any order. 0, -EBADMSG, -EMSGSIZE,
+ * -ENOMEM. */
 int qemu_hotplug_read(struct qemu_hotplug_found *found, const struct qemu_hotplug_names *names,
                       enum qemu_hotplug_command command, const cJSON *value, struct error *error);
 
@@ -173,8 +174,8 @@ struct qemu_hotplug_step {
 struct qemu_hotplug_plan {
     struct qemu_hotplug_values values;
     struct qemu_hotplug_found found;
-    /* Whether the set's descriptor is the request's disk; asked for in step_found() and in
-     * step_done(). */
+    /* Whether the set's descriptor is the request's disk; asked for when something was
+     * found or done. */
     bool (*is_disk)(const struct qemu_hotplug_plan *plan);
     enum hypervisor_outcome failure; /* of an attach that goes backwards; DONE: none */
     struct error error;

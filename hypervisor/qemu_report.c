@@ -329,7 +329,7 @@ static bool is_wanted(const struct search *search, const struct qemu_source *sou
     return resolve(search, source, &disk) == 0 && vmm_disk_equal(&disk, &search->wanted->disk);
 }
 
-/* Whether `act` may be done to this drive, whose device is the right one. */
+/* Whether `wanted->act` may be done to this drive, whose device is the right one. */
 static enum hypervisor_outcome judge_node(const struct search *search, const struct qemu_node *root,
                                           const struct qemu_source *source, struct error *error)
 {
@@ -367,8 +367,8 @@ explain_missing_node(const struct search *search, const struct qemu_node *root, 
                      "none of the VMM's %zu drives is the device", search->report->roots.count);
 }
 
-/* Of several drives on the device, the smallest that `act` may be done to is chosen: Kata's Rust
- * runtime plugs a raw block claim in again for each container. */
+/* Of several drives on the device, the smallest that `wanted->act` may be done to is chosen: Kata's
+ * Rust runtime plugs a raw block claim in again for each container. */
 static void consider(const struct search *search, const struct qemu_node *root,
                      struct choice *choice)
 {

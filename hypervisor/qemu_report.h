@@ -77,8 +77,8 @@ bool qemu_name_is_plain(const char *name);
 /* ---- qemu drive ----------------------------------------------------------------------------- */
 
 /* Finds the root node whose file is the wanted device. HYPERVISOR_DONE: *ret_drive is set, borrowed
- * from the report, and `act` may be done to it. READ_ONLY and UNSUPPORTED set it too, to name the
- * drive; DRIVE_NOT_FOUND and MISMATCH leave it unchanged. `error` has the reason. */
+ * from the report, and `wanted->act` may be done to it. READ_ONLY and UNSUPPORTED set it too, to
+ * name the drive; DRIVE_NOT_FOUND and MISMATCH leave it unchanged. `error` has the reason. */
 enum hypervisor_outcome qemu_drive_find(const struct qemu_report *report,
                                         const struct hypervisor_request *wanted,
                                         struct vmm_process *process,

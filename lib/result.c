@@ -138,5 +138,5 @@ const char *status_name(int code)
 
 unsigned status_of_http(enum status_code code)
 {
-    return statuses[code].http;
+    return (size_t)code < array_length(statuses) ? statuses[code].http : 500;
 }

@@ -37,7 +37,7 @@ enum {
     MESSAGE_DESCRIPTORS = JOB_DESCRIPTORS + 1, /* the last one is a memfd */
     FOR_SHORT_JOBS = 8,
     SUBJECTS_HANG = 28,    /* so many dying workers have a subject, at most */
-    PROCESSOR_SECONDS = 5, /* of one job */
+    PROCESSOR_SECONDS = 5, /* of one job, unless it says otherwise */
 };
 static const uint64_t SILENT_NS = 50 * NSEC_PER_MSEC, HANGS_NS = NSEC_PER_SEC,
                       GRACE_NS = 200 * NSEC_PER_MSEC, SHORT_NS = 5 * NSEC_PER_SEC;
@@ -48,6 +48,7 @@ struct request_header {
     uint64_t deadline_ns;
     uint64_t length;
     bool is_ahead;
+    unsigned processor_s;
 };
 /* A message of one byte, in the place of a request: the job that was started ahead may act. */
 static const char GO[1];
@@ -195,15 +196,15 @@ int job_give(int fd)
 }
 
 /* A job that computes without end is ended by SIGXCPU, also before its deadline. */
-static void limit_processor_time(void)
+static void limit_processor_time(unsigned seconds)
 {
     struct rusage used;
 
     if (getrusage(RUSAGE_SELF, &used) == 0)
-        (void)setrlimit(RLIMIT_CPU,
-                        &(struct rlimit){(rlim_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
-                                             PROCESSOR_SECONDS,
-                                         RLIM_INFINITY});
+        (void)setrlimit(
+            RLIMIT_CPU,
+            &(struct rlimit){(rlim_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + seconds,
+                             RLIM_INFINITY});
 }
 
 static void work(void)
@@ -234,7 +235,7 @@ static void work(void)
         input.length = header.length;
         input.deadline_ns = header.deadline_ns;
         is_ahead = header.is_ahead;
-        limit_processor_time();
+        limit_processor_time(header.processor_s);
         header.act(&input, &reply);
         close_all(fds);
         if (buffer_error(&reply) < 0 || send_reply(&reply) < 0)
@@ -564,8 +565,9 @@ void workers_stop(void)
 /* 0 or -errno. */
 static int job_write(struct job *job, const struct job_request *request)
 {
-    const struct request_header header = {request->act, clock_boottime() + request->allowed_ns,
-                                          request->length, request->is_ahead};
+    const struct request_header header = {
+        request->act, clock_boottime() + request->allowed_ns, request->length, request->is_ahead,
+        request->processor_s ? request->processor_s : PROCESSOR_SECONDS};
     const bool is_large = sizeof(header) + request->length > MESSAGE_BYTES;
 
     if (request->length > JOB_REQUEST_BYTES)

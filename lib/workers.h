@@ -73,7 +73,8 @@ struct job_request {
     int fds[JOB_DESCRIPTORS]; /* borrowed until done; -1: none, and none after it */
     uint64_t allowed_ns;      /* from its start to its reply */
     uint64_t subject;         /* what it may wait for without end, as in child.h; 0: nothing */
-    bool is_ahead; /* its intent is not committed yet: it reads, and acts after job_go() */
+    bool is_ahead;        /* its intent is not committed yet: it reads, and acts after job_go() */
+    unsigned processor_s; /* of processor time, at most; 0: 5 s */
     job_done *done;
 };
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bindings.c - which sandbox has a volume, and how far a resize got there.
  *
- * A binding is one stay of a volume in one sandbox; at most one per volume is open. It carries what
- * was learned during that stay: the sizes that the hypervisor and the guest are known to have, and
- * why the last call failed. Closing it ends all of that: the next sandbox is asked anew. The result
- * of an act is written here and, for auditors, into the open resize.
+ * A binding (table mappings, view audit_mappings) is one stay of a volume in one sandbox; at most
+ * one per volume is open. It carries what was learned during that stay: the sizes that the
+ * hypervisor and the guest are known to have, and why the last call failed. Closing it ends all of
+ * that: the next sandbox is asked anew. The result of an act is written here and, for auditors,
+ * into the open resize.
  */
 #include <string.h>
 

@@ -289,9 +289,11 @@ struct watch_directories *watch_directories_free(struct watch_directories *watch
 int watch_directories_add_tree(struct watch_directories *watch, const char *path,
                                unsigned *ret_tree)
 {
-    const unsigned number = watch->trees;
+    unsigned number = 0;
     struct tree *tree;
 
+    while (number < watch->trees && watch->tree[number].path)
+        number++;
     if (number == TREES)
         return -E2BIG;
     tree = &watch->tree[number];
@@ -300,12 +302,27 @@ int watch_directories_add_tree(struct watch_directories *watch, const char *path
     *tree = (struct tree){.path = strdup(path), .chain.root = -1};
     if (!tree->path)
         return -ENOMEM;
-    watch->trees++;
+    if (number == watch->trees)
+        watch->trees++;
     *ret_tree = number;
     take_up(watch, number);
     set_due(watch, tree);
     update_up(watch);
     return 0;
+}
+
+void watch_directories_remove_tree(struct watch_directories *watch, unsigned number)
+{
+    struct chain chain;
+
+    if (number >= watch->trees || !watch->tree[number].path)
+        return;
+    chain = watch->tree[number].chain;
+    free(watch->tree[number].path);
+    watch->tree[number] = (struct tree){.chain.root = -1};
+    forget_children(watch, number);
+    directories_release_chain(watch, &chain);
+    update_up(watch);
 }
 
 static bool is_child_name(const char *name)

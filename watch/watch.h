@@ -59,10 +59,13 @@ int watch_directories_new(struct loop *loop, int root,
                           struct watch_directories **ret_watch);
 struct watch_directories *watch_directories_free(struct watch_directories *watch);
 
-/* Adds a tree; trees are numbered 0, 1, … in this order. path lies below root. queue_tree follows.
- * -E2BIG beyond 16 trees. */
+/* Adds a tree; trees are numbered 0, 1, … in this order, and the lowest number that became free is
+ * used first. path lies below root. queue_tree follows. -E2BIG beyond 16 trees. */
 int watch_directories_add_tree(struct watch_directories *watch, const char *path,
                                unsigned *ret_tree);
+
+/* Ends a tree and all its watches; its number becomes free. */
+void watch_directories_remove_tree(struct watch_directories *watch, unsigned tree);
 
 /* Arms the watch of one child directory, before it is read (watch first, then scan). Idempotent.
  * Outcomes: 0 armed, 1 there is no such directory, 2 no watch is available (the sweep must observe

@@ -24,7 +24,7 @@
 #include "reconciler/core/work_queue.h"
 #include "reconciler/helper/helper.h"
 
-/* The last five are no outcomes of a query or a resize. */
+/* The last five come only of drives that crustd attached, which these acts are not about. */
 _Static_assert(HYPERVISOR_OUTCOMES == 16, "an outcome without a reason would be a success");
 static const enum volume_reason reasons[HYPERVISOR_OUTCOMES] = {
     [HYPERVISOR_DONE] = REASON_NONE,
@@ -174,14 +174,14 @@ static bool is_helper_possible(void *userdata)
 
 /* guest.helpers bounds helpers already, so other VMMs can be told meanwhile. The helper has a time
  * of its own. */
-static int begin_helper(void *userdata, uint64_t deadline_ns, guest_helper_done *done,
+static int begin_helper(void *userdata, uint64_t allowed_ns, guest_helper_done *done,
                         void *done_userdata, struct helper_call **ret_call)
 {
     struct act *act = userdata;
     int r = helper_call_new(act->context->helpers, &act->volume, HELPER_RESIZE, 0, done,
                             done_userdata, ret_call);
 
-    (void)deadline_ns;
+    (void)allowed_ns; /* the call's time does not bound the wait: the helper has its own */
     if (r == 0)
         slots_rest(&act->actor->slots, act->volume.sandbox_ref);
     return r;

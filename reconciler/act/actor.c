@@ -88,7 +88,8 @@ int actor_decide(struct actor *actor, const struct store_volume *volume, enum de
     r = ops_of(act)->intend
             ? ops_of(act)->intend(act)
             : store_intend(act->context->store, &act->volume, decide_action_name(action));
-    /* The VMM is asked while the database writes. */
+    /* The VMM is asked while the database writes, and told nothing before actor_start(), which also
+     * starts what could not be started here. */
     if (r == 0 && action == ACTION_RESIZE_HYPERVISOR) {
         act->is_ahead = true;
         act->is_ahead = start(act) == 0;
@@ -177,7 +178,7 @@ bool act_has_worked(const struct act *act)
 }
 
 /* A success clears the count of attempts; a failure waits for its next attempt, or for a change.
- * What goes on is no failure, and is asked after the first pause again. */
+ * A file system that still grows is no failure: it is asked again after the shortest pause. */
 static int record_attempt(const struct act *act)
 {
     struct store *store = act->context->store;

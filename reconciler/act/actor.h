@@ -81,7 +81,7 @@ struct actor *actor_free(struct actor *actor);          /* returns NULL */
  * repeated. */
 int actor_record(struct actor *actor);
 /* The volume acts, or waits for its sandbox's slot; nothing happens if it acts already. The intent
- * goes on record, and the act starts after the commit. */
+ * goes on record, and the act changes something after the commit only. */
 int actor_decide(struct actor *actor, const struct store_volume *volume, enum decide_action action);
 /* Another action was decided for the volume, in the same pass: an act of it that has not started
  * never will. */
@@ -107,7 +107,7 @@ uint64_t actor_backoff(uint32_t failures);
 /* ---- one act --------------------------------------------------------------------------------- */
 
 enum act_step {
-    ACT_DECIDED, /* in this pass: it starts once that is committed */
+    ACT_DECIDED, /* in this pass: it starts, or goes on from reading, once that is committed */
     ACT_RUNNING,
     ACT_FINISHED, /* the next pass records its result */
 };

@@ -110,8 +110,8 @@ enum status_code reconciler_each_drive(struct reconciler *reconciler, const char
 
 /* ---- drive form ----------------------------------------------------------------------------- */
 
-/* Whether the fields of a request about a drive are there and well-formed. Their bounds were
- * checked when the message was read (message_check() of the API).
+/* Whether the fields of a request about a drive are there and well-formed: for the
+ * APIs, which refuse a request with it, and for the core, which has requests of its own.
  *
  * What needs the node, the configuration or the guest to tell is checked where that is known. The
  * error names a field and never shows an option. STATUS_OK or STATUS_INVALID_ARGUMENT. */
@@ -120,6 +120,6 @@ enum { DRIVE_FORM_SANDBOX_CHARS = 128 };
 
 enum status_code drive_form_check_id(const char *drive_id, struct error *error);
 enum status_code drive_form_check_limits(const struct drive_limits *limits, struct error *error);
-/* All fields; no text is NULL. */
+/* All fields. A text that is NULL is missing. */
 enum status_code drive_form_check(const struct reconciler_drive_attach *attach,
                                   struct error *error);

@@ -145,13 +145,13 @@ static bool is_helper_possible(void *userdata)
     return helper_is_possible(call->reconciler->context.config, &call->volume);
 }
 
-static int begin_helper(void *userdata, uint64_t deadline_ns, guest_helper_done *done,
+static int begin_helper(void *userdata, uint64_t allowed_ns, guest_helper_done *done,
                         void *done_userdata, struct helper_call **ret_call)
 {
     struct stats_call *call = userdata;
 
     return helper_call_new(call->reconciler->context.helpers, &call->volume, HELPER_STATS,
-                           deadline_ns, done, done_userdata, ret_call);
+                           allowed_ns, done, done_userdata, ret_call);
 }
 
 static const struct guest_helper_ops helper_ops = {

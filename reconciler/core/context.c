@@ -10,6 +10,7 @@
 
 #include "config/config.h"
 #include "lib/cleanup.h"
+#include "lib/collections.h"
 #include "lib/log.h"
 #include "observe/observe.h"
 #include "reconciler/command/command.h"
@@ -105,9 +106,26 @@ const char *permit_find_forbidding(const struct config *config, enum hypervisor_
 
 /* ---- trees ---------------------------------------------------------------------------------- */
 
+struct tree_user {
+    UT_hash_handle hh;
+    unsigned bundle; /* index */
+    char sandbox_id[];
+};
+
+static void forget_user(struct trees *trees, struct tree_user *user)
+{
+    HASH_DEL(trees->users, user);
+    free(user);
+}
+
 void trees_done(struct trees *trees)
 {
-    trees_close(trees);
+    struct tree_user *user, *next;
+
+    trees_keep_open(trees, false);
+    HASH_ITER (hh, trees->users, user, next) {
+        forget_user(trees, user);
+    }
     for (unsigned i = 0; i < RECONCILER_BUNDLES; i++)
         free(trees->bundle[i]);
 }
@@ -147,7 +165,8 @@ int trees_open(struct trees *trees, enum reconciler_tree tree, int *ret_director
     int r = 0;
 
     if (!trees->is_open || trees->opened != tree) {
-        trees_close(trees);
+        if (trees->is_open)
+            fd_close(trees->directory);
         r = path_open_directory_in_root(trees->context->root, trees_path(trees, tree),
                                         &trees->directory);
         trees->is_open = r == 0;
@@ -157,11 +176,18 @@ int trees_open(struct trees *trees, enum reconciler_tree tree, int *ret_director
     return r;
 }
 
-void trees_close(struct trees *trees)
+void trees_release(struct trees *trees)
 {
-    if (trees->is_open)
+    if (trees->is_open && !trees->keeps_open) {
         fd_close(trees->directory);
-    trees->is_open = false;
+        trees->is_open = false;
+    }
+}
+
+void trees_keep_open(struct trees *trees, bool keeps_open)
+{
+    trees->keeps_open = keeps_open;
+    trees_release(trees);
 }
 
 enum reconciler_tree tree_of_layout(enum volume_layout layout)
@@ -174,27 +200,94 @@ enum volume_layout tree_layout(enum reconciler_tree tree)
     return tree == TREE_CRUST_VOLUMES ? LAYOUT_CRUST : LAYOUT_KATA;
 }
 
-/* Where something is missing for it, the sweep observes its sandboxes. A place of bundles stays:
- * the next sandbox of its engine has its bundles there. */
-void trees_watch_bundles(struct trees *trees, const char *path)
+static bool add_user(struct trees *trees, unsigned bundle, const char *sandbox_id)
 {
-    unsigned i = 0, number = 0;
+    struct tree_user *user = calloc(1, sizeof(*user) + strlen(sandbox_id) + 1);
+
+    if (!user)
+        return false;
+    user->bundle = bundle;
+    strcpy(user->sandbox_id, sandbox_id);
+    HASH_ADD_STR(trees->users, sandbox_id, user);
+    if (user->hh.tbl)
+        return true;
+    free(user);
+    return false;
+}
+
+/* Where the path is kept, or else can be; RECONCILER_BUNDLES: nowhere. */
+static unsigned find_bundle(const struct trees *trees, const char *path)
+{
+    unsigned unused = RECONCILER_BUNDLES;
+
+    for (unsigned i = RECONCILER_BUNDLES; i-- > 0;) {
+        if (!trees->bundle[i])
+            unused = i;
+        else if (strcmp(trees->bundle[i], path) == 0)
+            return i;
+    }
+    return unused;
+}
+
+static bool begin_bundle(struct trees *trees, unsigned bundle, const char *path)
+{
+    unsigned number;
     int r;
 
-    while (i < RECONCILER_BUNDLES && trees->bundle[i] && strcmp(trees->bundle[i], path) != 0)
-        i++;
-    if (i == RECONCILER_BUNDLES || trees->bundle[i])
-        return;
-    trees->bundle[i] = strdup(path);
-    if (!trees->bundle[i])
-        return;
+    trees->bundle[bundle] = strdup(path);
+    if (!trees->bundle[bundle])
+        return false;
     r = watch_directories_add_tree(trees->context->watchers->directories, path, &number);
-    assert(r < 0 || number == TREE_BUNDLES + i);
-    if (r == 0)
-        return;
+    if (r == 0 && number == TREE_BUNDLES + bundle)
+        return true;
+    if (r == 0) {
+        watch_directories_remove_tree(trees->context->watchers->directories, number);
+        r = -EEXIST;
+    }
     log_warning(NULL, "cannot watch %s: %s", path, strerror(-r));
-    free(trees->bundle[i]);
-    trees->bundle[i] = NULL;
+    free(trees->bundle[bundle]);
+    trees->bundle[bundle] = NULL;
+    return false;
+}
+
+static void end_bundle(struct trees *trees, unsigned bundle)
+{
+    for (const struct tree_user *user = trees->users; user; user = user->hh.next)
+        if (user->bundle == bundle)
+            return;
+    watch_directories_remove_tree(trees->context->watchers->directories, TREE_BUNDLES + bundle);
+    free(trees->bundle[bundle]);
+    trees->bundle[bundle] = NULL;
+}
+
+/* Where something is missing for it, the sweep observes its sandboxes. */
+void trees_watch_bundles(struct trees *trees, const char *path, const char *sandbox_id)
+{
+    const struct tree_user *user;
+    unsigned bundle = find_bundle(trees, path);
+
+    HASH_FIND_STR(trees->users, sandbox_id, user);
+    if (user && user->bundle == bundle)
+        return;
+    trees_leave_bundles(trees, sandbox_id);
+    if (bundle == RECONCILER_BUNDLES ||
+        (!trees->bundle[bundle] && !begin_bundle(trees, bundle, path)))
+        return;
+    if (!add_user(trees, bundle, sandbox_id))
+        end_bundle(trees, bundle);
+}
+
+void trees_leave_bundles(struct trees *trees, const char *sandbox_id)
+{
+    struct tree_user *user;
+    unsigned bundle;
+
+    HASH_FIND_STR(trees->users, sandbox_id, user);
+    if (!user)
+        return;
+    bundle = user->bundle;
+    forget_user(trees, user);
+    end_bundle(trees, bundle);
 }
 
 /* ---- watchers ------------------------------------------------------------------------------- */

@@ -102,8 +102,9 @@ enum reconciler_tree {
 
 struct trees {
     const struct context *context;
-    char *bundle[RECONCILER_BUNDLES]; /* directories of bundles, below root; NULL after the last */
-    bool is_open;                     /* see trees_open() */
+    char *bundle[RECONCILER_BUNDLES]; /* directories of bundles, below root; NULL: a free place */
+    struct tree_user *users;          /* sandboxes with their bundles in one of those */
+    bool keeps_open, is_open;
     enum reconciler_tree opened;
     int directory;
 };
@@ -118,17 +119,23 @@ bool tree_has_sandboxes(enum reconciler_tree tree);
 /* NULL: the tree does not exist (yet). */
 const char *trees_path(const struct trees *trees, enum reconciler_tree tree);
 
-/* The tree's directory, which stays open until trees_close(): a pass reads many entries of one
- * tree. 0, an enum path_failure or another -errno. */
+/* The tree's directory, which stays open until trees_release(). 0, an enum path_failure or another
+ * -errno. */
 int trees_open(struct trees *trees, enum reconciler_tree tree, int *ret_directory);
-void trees_close(struct trees *trees);
+void trees_release(struct trees *trees);
+
+/* In a reconcile pass a tree of which many entries are read is opened once, and released when the
+ * pass ends: a descriptor kept for longer would prevent its file system from being unmounted. */
+void trees_keep_open(struct trees *trees, bool keeps_open);
 
 /* The tree of a layout's metadata directories. */
 enum reconciler_tree tree_of_layout(enum volume_layout layout);
 enum volume_layout tree_layout(enum reconciler_tree tree);
 
-/* Adds a tree of bundles, in which the containers of a sandbox come and go, if it is a new one. */
-void trees_watch_bundles(struct trees *trees, const char *path);
+/* Adds a tree of bundles, in which the containers of a sandbox come and go; and ends it, if no
+ * other sandbox has its bundles there. */
+void trees_watch_bundles(struct trees *trees, const char *path, const char *sandbox_id);
+void trees_leave_bundles(struct trees *trees, const char *sandbox_id);
 
 /* ---- watchers ------------------------------------------------------------------------------- */
 

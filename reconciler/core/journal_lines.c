@@ -56,7 +56,7 @@ void journal_lines_configure(struct journal_lines *lines, bool starts)
         r = store_opening_journal_row(store, &lines->seq);
     else if (is_on && !lines->is_on)
         r = store_newest_journal_row(store, &lines->seq);
-    lines->is_on = is_on && r >= 0;
+    lines->is_on = is_on && (starts || r >= 0);
     if (starts && lines->seq > 0)
         lines->seq--;
 }

@@ -14,7 +14,7 @@
 #include "reconciler/decide/bind.h"
 #include "store/store.h"
 
-enum { RESTS = 9 };
+enum { RESTS = 9 }; /* as many times as long as it was read: a tenth of the time is for that */
 static const uint64_t MOST_REST_NS = 5 * NSEC_PER_SEC;
 
 /* Of a table that takes longer, this much processor time in each pass; others' work goes on. */
@@ -402,8 +402,8 @@ static bool read_part(struct devices *devices)
     return true;
 }
 
-/* What is decided upon reads a table first that has changed, but a large one only if it has not
- * been read just now: otherwise a user who changes it without end would hold up all decisions. */
+/* Before a decision a changed table is read again, a large one only if it was not read just now:
+ * otherwise a user who changes it without end would hold up all decisions. */
 bool devices_know_mounts(struct devices *devices)
 {
     if (!devices->reading && devices->mounts &&

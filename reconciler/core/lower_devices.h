@@ -22,7 +22,8 @@ struct store_volume;
 struct devices {
     const struct context *context;
     struct observed_mounts *mounts; /* NULL: must be read before the next use */
-    bool is_outdated;               /* so must these, but for a large table that rests */
+    bool is_outdated; /* they have changed since: read again before the next decision, a large
+                         table not before it has rested */
     struct mounts_reading *reading; /* under way */
     uint64_t part_ns;               /* the processor time of one part */
     uint64_t reading_ns;            /* of this or the last reading */
@@ -63,7 +64,7 @@ int lower_devices_note_announcement(const struct context *context, uint32_t majo
 /* Whether volumes can be decided upon. If not, a part of a large mount table was read, and the next
  * call reads the next part. */
 bool devices_know_mounts(struct devices *devices);
-/* Whether that is to be called though no volume waits. */
+/* A reading is under way: devices_know_mounts() is to be called even if no volume waits. */
 bool devices_are_reading(const struct devices *devices);
 
 /* Where the host has mounted the device, or which device of the host uses it; NULL if the host does

@@ -202,6 +202,7 @@ static bool run_pass(struct reconciler *reconciler)
     bool more = true;
     int r = store_begin(reconciler->context.store);
 
+    trees_keep_open(&reconciler->trees, true);
     if (r == 0)
         r = actor_record(reconciler->context.actor);
     if (r == 0)
@@ -216,7 +217,7 @@ static bool run_pass(struct reconciler *reconciler)
     }
     if (r == 0)
         r = drives_record(reconciler->drives);
-    trees_close(&reconciler->trees);
+    trees_keep_open(&reconciler->trees, false);
     loop_announce(reconciler->context.loop, "committing to the database", NULL);
     if (r == 0)
         r = store_commit(reconciler->context.store);
@@ -272,7 +273,11 @@ static void trim(struct reconciler *reconciler, bool by_age)
     if (r == 0)
         r = store_trim(reconciler->context.store, by_age);
     more = r == STORE_TRIM_MORE;
-    note_failure(reconciler, r < 0 ? r : store_commit(reconciler->context.store));
+    if (r >= 0)
+        r = store_commit(reconciler->context.store);
+    if (r < 0) /* a lock that another program holds is no failure here */
+        store_rollback(reconciler->context.store);
+    note_failure(reconciler, r);
     if (more)
         loop_timer_start(reconciler->context.loop, &reconciler->trim, TRIM_PAUSE_NS, on_trim);
 }
@@ -408,8 +413,9 @@ static void clean_up(struct reconciler *reconciler)
         work_queue_wake(&reconciler->queue, 0);
 }
 
-/* A client asks for all processes, is told to ask again, and may come back much later. */
-static void read_on(struct reconciler *reconciler)
+/* When nothing else is to do: looks for VMMs without a row, and goes on reading the table of
+ * processes for a client that was told to ask again. */
+static void read_in_background(struct reconciler *reconciler)
 {
     bool more = is_full(reconciler);
     int r;
@@ -444,7 +450,7 @@ void reconciler_on_prepare(struct loop_prepare *prepare)
         after_pass(reconciler, run_pass(reconciler));
     if (!is_full(reconciler))
         clean_up(reconciler);
-    read_on(reconciler);
+    read_in_background(reconciler);
     if (journal_lines_follow(&reconciler->journal_lines) &&
         !work_queue_is_waking(&reconciler->queue))
         work_queue_wake(&reconciler->queue, 0);

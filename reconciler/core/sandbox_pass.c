@@ -59,6 +59,7 @@ static int end_sandbox(const struct context *context, const char *sandbox_id)
         r = store_end_sandbox(store, sandbox_id, &changed);
     if (r == 0)
         r = observer_end_block_claims(context);
+    trees_leave_bundles(context->trees, sandbox_id);
     if (r == 0 && changed) {
         log_info(&(struct log_ids){.sandbox = sandbox_id}, "sandbox is gone");
         monitors_want(context->monitors);
@@ -290,7 +291,7 @@ static int record_observation(const struct context *context, const char *sandbox
         WATCH_PROCESS_GONE)
         return end_sandbox(context, sandbox_id);
     if (observed->bundles)
-        trees_watch_bundles(context->trees, observed->bundles);
+        trees_watch_bundles(context->trees, observed->bundles, sandbox_id);
     r = put_sandbox(context, sandbox_id, observed);
     return r < 0 ? r
                  : judge_shim(context, sandbox_id, observed->vmm_pid, observed->vmm_start_ns,

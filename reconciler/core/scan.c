@@ -385,6 +385,7 @@ int observer_observe_entry(const struct context *context, enum reconciler_tree t
         r = observe_opened_entry(opened, fd, name, &observed);
     else
         r = opened == PATH_MISSING ? OBSERVED_ABSENT : opened;
+    trees_release(context->trees);
     if (r < 0) {
         log_warning(NULL, "cannot read %s/%s: %s", path, name, strerror(-r));
         (void)work_queue_retry(context->queue, tree, name);

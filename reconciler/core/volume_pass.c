@@ -20,11 +20,7 @@ static struct log_ids ids_of(const struct store_volume *volume)
                             volume->pv};
 }
 
-/* What the runtime's records say about a volume is hashed. When the hash changes, the VMM's list of
- * drives is read again, because drives come and go with the containers of a sandbox.
- */
-
-static struct bind_facts facts_of(const struct store_volume *volume)
+static struct bind_facts bind_facts_of(const struct store_volume *volume)
 {
     return (struct bind_facts){
         .present = volume->status == STORE_PRESENT,
@@ -54,7 +50,8 @@ static uint64_t mix(uint64_t hash, const char *text)
     return hash * 0x100000001B3;
 }
 
-/* A hash of everything in the records that could mean another drive. */
+/* A hash of everything in the runtime's records that could mean another drive. When it changes, the
+ * VMM's list is read again, because drives come and go with containers. */
 static uint64_t hash_of_records(const struct store_volume *volume)
 {
     uint64_t hash = 0xCBF29CE484222325 ^ volume->carrier;
@@ -127,7 +124,7 @@ static int update_binding(const struct context *context, struct store_volume *vo
 static int refresh_binding(const struct context *context, struct store_volume *volume,
                            bool *ret_mismatch)
 {
-    struct bind_facts facts = facts_of(volume);
+    struct bind_facts facts = bind_facts_of(volume);
     struct binding binding = bind_decide(&facts);
     int r = 0;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bind.c - the decision table for mappings.
+/* bind.c - the decision table for bindings, which are rows of audit_mappings.
  *
  * First whether exactly one sandbox has the volume, then whether the VMM's device can still be the
  * one that the path leads to. If records contradict each other, an open binding is kept, because

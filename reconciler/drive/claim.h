@@ -111,7 +111,7 @@ void drive_claim_stop(struct drive_claim_call *call);
 
 /* Finds out who on this node uses a disk.
  *
- * O_EXCL (claim.h) detects mounts, swap, device mapper and other claims. It does not detect a VMM
+ * O_EXCL (above) detects mounts, swap, device mapper and other claims. It does not detect a VMM
  * that opened the device without it, or the users of a regular file. So this searches by identity:
  *
  *   - the record: volumes on the disk that live sandboxes have, or that are staged for containers

@@ -148,15 +148,16 @@ static void on_vmm_done(struct hypervisor_call *call, const struct hypervisor_re
         work->vmm_bytes = reply->bytes;
     if (has_worked && describes && drive_act_makes_serial(work))
         (void)snprintf(work->result.serial, sizeof(work->result.serial), "%s", reply->serial);
-    /* A guest that did not have it mounted before was not asked to mount it since. Whatever else
-     * was found is asked again, as is a guest that could not be asked by the serial before. */
+    /* After an attach the guest is asked anew, unless its last answer still holds: it did not have
+     * the drive mounted when the VMM did not have it, and could be asked by the serial even then.
+     */
     if (has_worked && work->act == DRIVE_ATTACH &&
         !(before == DRIVE_IN_VMM_ABSENT && work->guest == DRIVE_IN_GUEST_ABSENT &&
           !drive_act_makes_serial(work)))
         work->guest = DRIVE_IN_GUEST_UNKNOWN;
     work->result.is_brief = reply->outcome == HYPERVISOR_BUSY;
     work->result.wants_disk = reply->outcome == HYPERVISOR_NEEDS_DESCRIPTOR;
-    /* Of a VMM that was given a descriptor, that keeps the claim from now on. */
+    /* A VMM that was given the descriptor holds the claim from now on. */
     if (has_worked &&
         (work->act == DRIVE_REMOVE || (work->act == DRIVE_ATTACH && !traits_of(work)->opens_path)))
         drive_work_drop_disk(work);
@@ -203,8 +204,10 @@ static void call_vmm(struct drive_work *work)
 
     r = hypervisor_call_new(context->loop, work->sandbox.hypervisor, &request, on_vmm_done, work,
                             &work->vmm_call, &error);
-    if (r < 0)
-        finish(work, result_is_shortage(r) ? STATUS_UNAVAILABLE : STATUS_FAILED_PRECONDITION,
+    if (r < 0) /* a VM that could not be asked for its drives may have some */
+        finish(work,
+               result_is_shortage(r) || work->act == DRIVE_LIST_VMM ? STATUS_UNAVAILABLE
+                                                                    : STATUS_FAILED_PRECONDITION,
                &error);
 }
 

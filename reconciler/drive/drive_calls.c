@@ -268,8 +268,8 @@ enum status_code reconciler_attach_drive(struct reconciler *reconciler,
         code = put_on_record(drives, &asked.request, &asked.drive_ref, error);
     if (code != STATUS_OK)
         return code;
-    /* Whether it is ready was read last when it became so, and a guest may have been rebooted
-     * since. */
+    /* VMM and guest were last read when the drive became ready, and the guest may have been
+     * rebooted since. So both are read again before this client is answered. */
     work = drive_work_find(drives, asked.drive_ref);
     if (work && work->step == DRIVE_IDLE && work->row.state == DRIVE_READY) {
         work->vmm = DRIVE_IN_VMM_UNKNOWN;

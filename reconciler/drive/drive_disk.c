@@ -32,16 +32,16 @@ static bool is_same(const struct store_drive_mount_disk *a, const struct store_d
 }
 
 /* Kernels before 5.15 have no diskseq. */
-static bool is_numbered_so(const struct store_drive_mount_disk *disk, uint64_t diskseq)
+static bool may_have_diskseq(const struct store_drive_mount_disk *disk, uint64_t diskseq)
 {
     return disk->diskseq == 0 || diskseq == 0 || disk->diskseq == diskseq;
 }
 
-static bool is_block_device(const struct store_drive_mount_disk *a,
-                            const struct store_drive_mount_disk *b)
+static bool is_same_block_device(const struct store_drive_mount_disk *a,
+                                 const struct store_drive_mount_disk *b)
 {
     return a->kind == DEVICE_KIND_BLOCK && b->kind == DEVICE_KIND_BLOCK && a->major == b->major &&
-           a->minor == b->minor && is_numbered_so(a, b->diskseq);
+           a->minor == b->minor && may_have_diskseq(a, b->diskseq);
 }
 
 struct hypervisor_disk drive_disk_identity(const struct store_drive_mount_disk *disk)
@@ -134,7 +134,7 @@ const struct drive_work *drive_disk_find_claim(const struct drives *drives,
                                                const struct store_drive_mount_disk *disk)
 {
     for (const struct drive_work *work = drives->works; work; work = work->next)
-        if (work->disk >= 0 && work->row.drive_ref && is_block_device(&work->claimed, disk))
+        if (work->disk >= 0 && work->row.drive_ref && is_same_block_device(&work->claimed, disk))
             return work;
     return NULL;
 }
@@ -151,7 +151,7 @@ static int find_by_number(const struct drive_work *work, struct observed_device 
     int r =
         observe_device_number(work->drives->context->sysfs, disk->major, disk->minor, ret_device);
 
-    return r == OBSERVED && !is_numbered_so(disk, ret_device->diskseq) ? OBSERVED_ABSENT : r;
+    return r == OBSERVED && !may_have_diskseq(disk, ret_device->diskseq) ? OBSERVED_ABSENT : r;
 }
 
 /* The disk was opened by its path or, if that leads elsewhere, by the kernel's name. */
@@ -164,7 +164,7 @@ static void on_tried(struct drive_claim_call *call, struct drive_claim_reply *re
     struct error error = {0};
     int r;
 
-    if (is_block_device(&reply->disk, disk) || reply->outcome == DRIVE_CLAIM_HANGS) {
+    if (is_same_block_device(&reply->disk, disk) || reply->outcome == DRIVE_CLAIM_HANGS) {
         drive_act_disk_done(work,
                             reply->outcome == DRIVE_CLAIM_OPEN ||
                                     reply->outcome == DRIVE_CLAIM_UNSUITABLE /* opened, and empty */

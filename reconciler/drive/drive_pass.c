@@ -8,7 +8,8 @@
 
 /* ---- the facts for the table ---- */
 
-/* How often in a row a guest is asked to unmount a drive that it does not have mounted. */
+/* After so many unmounts in a row without an answer, the guest of a drive that is unmounted already
+ * is not asked again: the VMM takes the disk away. */
 enum { UNMOUNT_TIMEOUTS = 5 };
 
 static enum drive_in_guest in_guest(const struct drive_work *work)
@@ -27,9 +28,9 @@ static enum drive_in_guest in_guest(const struct drive_work *work)
     return DRIVE_IN_GUEST_MOUNTED;
 }
 
-/* A guest that removes devices itself scans its bus at the mount of any drive, and so gets it
- * again. Not if it probably hangs and has nothing to write to the disk: the VMM takes it away then.
- */
+/* Whether the guest may have got the device back since it last removed it: such a guest scans its
+ * bus at the mount of any drive. Not if it probably hangs and has nothing left to write: then the
+ * VMM takes the disk away. */
 static bool may_return(const struct drive_work *work)
 {
     const bool is_left_to_the_vmm = work->unmount_timeouts >= UNMOUNT_TIMEOUTS &&

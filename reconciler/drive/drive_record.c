@@ -45,15 +45,20 @@ bool drive_has_failed(const struct store_drive_mount *row)
 
 int drive_work_read(struct drive_work *work)
 {
-    int r;
+    struct store_drive_mount row;
+    int r = store_get_drive_mount(store_of(work), NULL, work->drive_ref, &row);
 
+    if (r < 0) { /* a call that runs has the row of before */
+        store_drive_mount_done(&row);
+        return r;
+    }
     store_drive_mount_done(&work->row);
-    r = store_get_drive_mount(store_of(work), NULL, work->drive_ref, &work->row);
+    work->row = row;
     if (r == STORE_NOT_FOUND) { /* deleted with its sandbox when the history was trimmed */
         work->row.drive_ref = work->drive_ref;
         work->row.state = DRIVE_LOST;
     }
-    return r < 0 ? r : 0;
+    return 0;
 }
 
 int drive_work_set_state(struct drive_work *work, enum drive_state state, enum status_code status,
@@ -73,8 +78,8 @@ int drive_work_set_state(struct drive_work *work, enum drive_state state, enum s
     return r;
 }
 
-/* A drive whose attach failed keeps its status and message, and one whose claim is lacking what
- * that means. */
+/* A drive whose attach failed keeps its status and message. One whose claim could not be made again
+ * keeps the message that says so. */
 static int set_success(struct drive_work *work, enum drive_state state)
 {
     const bool is_lacking = work->lacks_claim && !work->result.remark[0];
@@ -114,7 +119,8 @@ static int record_success(struct drive_work *work)
     struct store_drive_mount_disk disk = work->row.disk;
     int r = 0;
 
-    /* After these acts, `failures` counts what follows them. */
+    /* These acts come before each attempt of another one, so their success does not end its
+     * failures in a row. */
     if (work->act != DRIVE_LOOK_VMM && work->act != DRIVE_LOOK_GUEST &&
         !(work->act == DRIVE_UNMOUNT && drive_state_is_flushed(work->row.state)))
         work->failures = 0;

@@ -239,7 +239,7 @@ static int add_row(struct drive_work *list, const struct hypervisor_drive_entry 
 
 /* Makes a row for the drive of this id, in a state in which it is being removed; *ret_drive_ref is
  * unchanged if there is no such drive. */
-static int record_unrecorded(struct drives *drives, const char *drive_id, int64_t *ret_drive_ref)
+static int make_row_for(struct drives *drives, const char *drive_id, int64_t *ret_drive_ref)
 {
     for (struct drive_work *list = drives->works; list; list = list->next) {
         struct hypervisor_drive_entry *entry = find_in(list, drive_id);
@@ -443,7 +443,7 @@ static int find_row(struct drive_wait *wait)
     if (r == STORE_FOUND && !drive_state_is_end(row.state) && !row.wanted)
         drive_ref = row.drive_ref; /* the row was made for another client */
     else
-        r = record_unrecorded(wait->drives, wait->drive_id, &drive_ref);
+        r = make_row_for(wait->drives, wait->drive_id, &drive_ref);
     if (drive_ref)
         wait->work = drive_work_find(wait->drives, drive_ref);
     return r < 0 ? r : 0;

@@ -225,7 +225,8 @@ void drive_work_drop_disk(struct drive_work *work);
  * with the drive now, or no longer, so they are decided again; those on a regular file at the next
  * sweep. 0, or a failure of the store. */
 int drives_note_volumes(const struct drives *drives, const struct store_drive_mount_disk *disk);
-/* Whether an act that talks to the VMM, or one that does not, may start. */
+/* Whether the work's act may start now: there are bounds on all acts and on its sandbox's, and acts
+ * of other drives that exclude it. */
 bool drives_have_slot(const struct drives *drives, const struct drive_work *work);
 /* An act has ended, so drives that wait for a slot may have one. */
 void drives_give_slots(struct drives *drives);

@@ -20,10 +20,10 @@
 /* ACTS is how many acts run at once. Of those that talk to a VMM one runs per sandbox, because a
  * monitor serves one client at a time. ACTS_OUT of them are reserved for drives that are being
  * removed: a mount may walk over a file system for minutes, and no detach waits for the mounts of
- * other drives, except in a Firecracker VM (see is_excluded()). One sandbox gets at most the
- * SANDBOXESth part, so a guest that does not answer cannot delay other sandboxes. LISTS is how many
- * VMs are asked for their drives, beside those acts. */
-enum { ACTS = 16, ACTS_OUT = 4, SANDBOXES = 2, LISTS = 4 };
+ * other drives, except in a Firecracker VM (see is_excluded()). One sandbox gets at most
+ * 1/SANDBOX_PART of them, so a guest that does not answer cannot delay other sandboxes. LISTS is
+ * how many VMs are asked for their drives, beside those acts. */
+enum { ACTS = 16, ACTS_OUT = 4, SANDBOX_PART = 2, LISTS = 4 };
 
 /* How many drives one pass decides, so that the loop is served in between. */
 enum { DECISIONS = 64 };
@@ -231,7 +231,7 @@ bool drives_have_slot(const struct drives *drives, const struct drive_work *work
 {
     unsigned most = !work->drive_ref ? LISTS : work->row.wanted ? ACTS - ACTS_OUT : ACTS;
 
-    return count_acts(work, false) < most && count_acts(work, true) < most / SANDBOXES &&
+    return count_acts(work, false) < most && count_acts(work, true) < most / SANDBOX_PART &&
            !is_excluded(drives, work) &&
            !((drive_acts[work->act].does & ACT_ON_VMM) && is_vmm_used(drives, work->sandbox_id));
 }

@@ -7,7 +7,7 @@
  *     GROW     as a volume's helper does
  *
  * All programs run in the agent's own mount namespace and get the calls that crust-guest-agent gets
- * (guest-agent/drive_task.h), so what they mount stays mounted. The drive's container only syncs
+ * (guest-agent/guest_drive.h), so what they mount stays mounted. The drive's container only syncs
  * the file system, because QEMU is killed at the end of a sandbox, and mounts it into containers
  * that were started again. Removing it changes no mount. It is named by the drive's serial, and so
  * is its directory in the sandbox's share, which exists for as long as the container may exist:

@@ -373,6 +373,8 @@ void drive_in_use_start(struct drive_in_use_call *call, const struct context *co
                              .fds = {context->sysfs, -1},
                              .allowed_ns =
                                  context->config->resize.call_timeout_seconds * NSEC_PER_SEC,
+                             /* Users decide how many descriptors there are. */
+                             .processor_s = context->config->resize.call_timeout_seconds,
                              .done = on_searched});
     if (r == 0)
         return;

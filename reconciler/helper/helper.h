@@ -293,9 +293,9 @@ enum helper_purpose { HELPER_RESIZE, HELPER_STATS };
 bool helper_is_possible(const struct config *config, const struct store_volume *volume);
 
 /* Exactly one `done` follows, from the loop and never from within; the call is freed then.
- * deadline_ns: how long to wait for a helper to begin, from now; 0: no limit. 0 or -ENOMEM. */
+ * wait_ns: how long the call may wait for a helper to begin; 0: no limit. 0 or -ENOMEM. */
 int helper_call_new(struct helpers *helpers, const struct store_volume *volume,
-                    enum helper_purpose purpose, uint64_t deadline_ns, guest_helper_done *done,
+                    enum helper_purpose purpose, uint64_t wait_ns, guest_helper_done *done,
                     void *userdata, struct helper_call **ret_call);
 /* Returns NULL. A helper that runs for the call continues. */
 struct helper_call *helper_call_free(struct helper_call *call);

@@ -583,7 +583,7 @@ static void on_deadline(struct loop_timer *timer)
 }
 
 int helper_call_new(struct helpers *helpers, const struct store_volume *volume,
-                    enum helper_purpose purpose, uint64_t deadline_ns, guest_helper_done *done,
+                    enum helper_purpose purpose, uint64_t wait_ns, guest_helper_done *done,
                     void *userdata, struct helper_call **ret_call)
 {
     struct helper_sandbox *sandbox = get_sandbox(helpers, volume->sandbox_ref);
@@ -604,8 +604,8 @@ int helper_call_new(struct helpers *helpers, const struct store_volume *volume,
     };
     LL_APPEND(sandbox->calls, call);
     sandbox->used_ns = clock_boottime();
-    if (deadline_ns)
-        loop_timer_start(helpers->context->loop, &call->deadline, deadline_ns, on_deadline);
+    if (wait_ns)
+        loop_timer_start(helpers->context->loop, &call->deadline, wait_ns, on_deadline);
     serve_soon(helpers);
     *ret_call = call;
     return 0;

@@ -26,9 +26,9 @@
 
 #define COPY_DIRECTORY "/run/kata-containers/shared/containers/crust-helper"
 
-/* In the place of a digit: a name that is not looked for in shares. Helpers for volumes are one at
- * a time in a sandbox, and before the first one remains are looked for there; those for drives may
- * run meanwhile. What a crash leaves of them is on record. */
+/* Put in the name of a helper for drives, so that helper_name_is_ours() refuses it: such a helper
+ * may run while a sandbox's share is searched for what earlier helpers left, and must not be taken
+ * for that. After a crash the record names it. */
 enum { PASSED_OVER = 'x' };
 
 enum { TOTAL_CALLS = 2, ARGUMENTS = 4, NUMBER_BYTES = 16, SHOWN_BYTES = 128 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* targets.c - see helper.h.
+/* targets.c - what a helper is given: the volumes and their places. Also the routes to a guest, and
+ * what kind of guest it is; see helper.h.
  *
  * The cost of a container does not depend on the number of volumes, and growing a file system that
  * fills its device changes nothing. So a helper that is needed for one volume also serves the

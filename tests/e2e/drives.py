@@ -13,6 +13,8 @@ import pathlib
 import sys
 import types
 
+import grpc
+
 from bare_qemu import QEMU, Qemu
 from grpc_client import SECONDS, GrpcTest
 from programs import needs, run
@@ -71,7 +73,14 @@ class DrivesTest(GrpcTest):
             "vm_path": f"/{drive_id}", "filesystem_type": "ext4", "options": ["noatime"],
             "is_writable": True} | fields))
         call = self.stub_of(node).AttachDrive
-        return call.future(request, timeout=seconds) if later else call(request, timeout=seconds).drive
+        if later:
+            return call.future(request, timeout=seconds)
+        while True:
+            try:
+                return call(request, timeout=seconds).drive
+            except grpc.RpcError as error:  # another test's losetup tries this loop device, too
+                if "(losetup) has the disk open" not in error.details():
+                    raise
 
     def detach(self, node, drive_id, seconds=SECONDS):
         self.stub_of(node).DetachDrive(self.drive.DetachDriveRequest(drive_id=drive_id),

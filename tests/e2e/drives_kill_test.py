@@ -96,7 +96,7 @@ class Killed(DrivesTest):
             check()
             return where
 
-        where = self.at_each(f"{title} ({left_out} left out in the search)", sweep(found), kill)
+        where = LostTest.at_each(self, f"{title} ({left_out} left out in the search)", sweep(found), kill)
         self.assertGreater(where.count("point"), len(where) // 3)
 
     def test_attach(self):
@@ -148,7 +148,7 @@ class Killed(DrivesTest):
             back()
             return "died" if died else "not reached"
 
-        ends = self.at_each(title, spread(found), kill)
+        ends = LostTest.at_each(self, title, spread(found), kill)
         self.assertGreater(ends.count("died"), len(ends) // 3)
 
     def test_workers_of_an_attach(self):

@@ -282,6 +282,12 @@ int watch_directories_add_tree(struct watch_directories *watch, const char *path
     return 0;
 }
 
+void watch_directories_remove_tree(struct watch_directories *watch, unsigned tree)
+{
+    assert_int_equal(tree, TREE_BUNDLES);
+    fake_watched[0] = '\0';
+}
+
 int watch_directories_arm(struct watch_directories *watch, unsigned tree, const char *name)
 {
     return 0;

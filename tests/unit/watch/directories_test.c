@@ -102,6 +102,32 @@ static void notices_that_a_parent_was_replaced(void **state)
     drain("one/two/root", tree);
 }
 
+/* Its number, too, is another one's then. */
+static void forgets_a_tree_that_is_removed(void **state)
+{
+    unsigned first, second;
+
+    make_directory("root");
+    make_directory("root/seen");
+    make_directory("other");
+    first = add_tree("/root");
+    second = add_tree("/other");
+    wait_for_everywhere(second);
+    assert_int_equal(watch_directories_arm(watch, first, "seen"), 0);
+    watch_directories_remove_tree(watch, first);
+    watch_directories_check_roots(watch);
+    drain("other", second);
+    forget_notes();
+    make_directory("root/unseen");
+    make_directory("root/seen/below");
+    drain("other", second);
+    assert_false(has_note(first, "unseen") || has_note(first, "seen") || heard.everywhere[first]);
+    assert_int_equal(add_tree("/root"), first);
+    wait_for_everywhere(first);
+    make_directory("root/again");
+    wait_for_note(first, "again");
+}
+
 static void serves_two_trees_at_one_root(void **state)
 {
     unsigned first, second;
@@ -186,6 +212,7 @@ int main(void)
         TEST(takes_up_a_root_that_comes_back),
         TEST(takes_up_a_root_that_was_replaced),
         TEST(notices_that_a_parent_was_replaced),
+        TEST(forgets_a_tree_that_is_removed),
         TEST(serves_two_trees_at_one_root),
         TEST(serves_a_tree_inside_another),
         cmocka_unit_test_setup_teardown(notices_what_is_mounted_over_a_root, start_in_namespace,

@@ -205,10 +205,11 @@ static void end_vmm(unsigned place, const char *sandbox_id)
     work_queue_add_exit(&reconciler->queue, sandbox_id, fake_sandbox[place].pid);
 }
 
-/* Two share a directory of bundles, which stays watched when their VMMs have ended. */
-static void bundles_of_all_sandboxes_are_watched(void **state)
+/* Two share a directory of bundles. The third's directory cannot be watched beside it, and takes
+ * its place. A container's name may still be queued when its directory is no longer watched. */
+static void bundles_are_watched_until_their_last_sandbox_ends(void **state)
 {
-    static const char *const ids[] = {"sandbox-1", "sandbox-2"};
+    static const char *const ids[] = {"sandbox-1", "sandbox-2", "sandbox-3"};
 
     for (unsigned i = 0; i < 2; i++) {
         start_sandbox(i, ids[i]);
@@ -216,12 +217,22 @@ static void bundles_of_all_sandboxes_are_watched(void **state)
     }
     run_node();
     assert_string_equal(fake_watched, "/run/bundles");
+    start_sandbox(2, ids[2]);
+    fake_sandbox[2].bundles = "/run/others";
     end_vmm(0, ids[0]);
-    end_vmm(1, ids[1]);
-    scan_want(&reconciler->scan, TREE_BUNDLES);
-    work_queue_add_directory(&reconciler->queue, TREE_BUNDLES, "container-1");
+    work_queue_add_exit(&reconciler->queue, ids[2], 1); /* of another VMM: it is observed */
     settle();
     assert_string_equal(fake_watched, "/run/bundles");
+    end_vmm(1, ids[1]);
+    scan_want(&reconciler->scan, TREE_BUNDLES);
+    settle();
+    assert_string_equal(fake_watched, "/run/others");
+    end_vmm(2, ids[2]);
+    settle();
+    assert_string_equal(fake_watched, "");
+    work_queue_add_directory(&reconciler->queue, TREE_BUNDLES, "container-1");
+    settle();
+    assert_string_equal(fake_watched, "");
 }
 
 static void metadata_that_goes_ends_the_volume(void **state)
@@ -410,7 +421,7 @@ int main(void)
         NODE(a_sweep_waits_for_the_one_before),
         NODE(vmms_are_asked_again_within_an_hour_and_at_a_start),
         NODE(changed_metadata_have_the_vmm_asked_again),
-        NODE(bundles_of_all_sandboxes_are_watched),
+        NODE(bundles_are_watched_until_their_last_sandbox_ends),
         NODE(metadata_that_goes_ends_the_volume),
         NODE(a_capacity_change_of_a_disk_is_recorded),
         NODE(a_vmm_that_lives_has_not_ended),
