@@ -13,10 +13,8 @@ import pathlib
 import sys
 import types
 
-import grpc
-
 from bare_qemu import QEMU, Qemu
-from grpc_client import SECONDS, GrpcTest
+from grpc_client import SECONDS, GrpcTest, grpc
 from programs import needs, run
 from scratch_node import BEFORE, SANDBOX
 

@@ -49,6 +49,10 @@ class PublishDriveTest(Clients, ResizeCase):
         self.addCleanup(containers.close)
         containers.run((self.first.path, "/data"))
         volume = self.sandbox.make_volume("ext4")
+        for options in [f"option{number}" for number in range(33)], ["o" * 256]:
+            with self.fails("INVALID_ARGUMENT", "option"):  # a drive's bounds are narrower than a staged volume's
+                self.publish(volume, mount_options=options)
+        self.assertEqual(self.node.query("SELECT * FROM audit_drives"), [])
         for _ in range(2):  # the second joins what is there
             self.publish(volume, mount_options=OPTIONS, fsgroup_gid=4059, fsgroup_policy="Always")
         row, place = self.drive(volume)
