@@ -581,7 +581,7 @@ static int job_write(struct job *job, const struct job_request *request)
         return -ENOMEM;
     }
     memcpy(job->message, &header, sizeof(header));
-    if (!is_large)
+    if (!is_large && request->length > 0)
         memcpy((char *)job->message + sizeof(header), request->data, request->length);
     return 0;
 }
