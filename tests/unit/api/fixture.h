@@ -197,13 +197,18 @@ static inline int set_up(void **state)
                      0);
     fixture->reconciler.health = (struct reconciler_health){
         .synced = true, .sources = 1, .source = {{"inotify", true, 7, 0}}};
-    choose_address(fixture, HTTP_LISTENER_PAGES, listen_address);
-    choose_address(fixture, HTTP_LISTENER_METRICS, metrics_address);
     options = options_of(fixture);
     options.listen = listen_address;
     options.metrics_listen = metrics_address;
     http_hosts_add(&options.hosts, "a-name.of-ours.example");
-    if (http_server_new(&fixture->loop, &fixture->reconciler, &options, &fixture->server, &error))
+    for (unsigned tries = 20; tries > 0 && !fixture->server;
+         tries--) { /* a port may be taken by then */
+        choose_address(fixture, HTTP_LISTENER_PAGES, listen_address);
+        choose_address(fixture, HTTP_LISTENER_METRICS, metrics_address);
+        (void)http_server_new(&fixture->loop, &fixture->reconciler, &options, &fixture->server,
+                              &error);
+    }
+    if (!fixture->server)
         fail_msg("%s", error.text);
     loop_timer_start(&fixture->loop, &fixture->watchdog, WATCHDOG_SECONDS * NSEC_PER_SEC,
                      on_watchdog);
