@@ -212,8 +212,8 @@ static void go_on(struct grpc_connection *connection)
     start_timer(connection);
 }
 
-/* The bytes that a client sent last are still processed after it has gone. If they broke the
- * session, the client is told so when the rest is written. */
+/* The bytes that a client sent last are still processed after it has gone. If they are no
+ * valid HTTP/2, the client gets the error after what is still to be written. */
 static void on_io(struct loop_io *io, int events)
 {
     struct grpc_connection *connection = container_of(io, struct grpc_connection, io);

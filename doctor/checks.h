@@ -105,9 +105,9 @@ enum { HOST_FILE_BYTES = 256 * 1024 }; /* of a configuration file of others */
 
 /* What Kata's `path` leads to: a hypervisor, crust-qemu, or nothing.
  *
- * Kata resolves the path, links included, when a sandbox starts, and starts none where it leads
- * nowhere. A pod shows crustd a part of the node's files only, so what is not below root is looked
- * for in the root of the node's first process. */
+ * Kata resolves the path, links included, when a sandbox starts; if it leads nowhere, none starts.
+ * In a pod crustd sees only a part of the node's files, so what is not below root is searched for
+ * in the root of the node's first process. */
 enum program_state {
     PROGRAM_UNNAMED, /* no path is set */
     PROGRAM_THERE,

@@ -13,7 +13,7 @@ import time
 import scratch_node
 import vmm as fake_vmm
 from fuse import HangingFile
-from scratch_node import AFTER, BEFORE, MIB, ScratchNodeTest, curl, fake_monitor, longest_pass, rss_anon, status
+from scratch_node import AFTER, MIB, ScratchNodeTest, curl, fake_monitor, longest_pass, rss_anon
 
 MOST_MEMORY = 64 * MIB
 LINKS = 39  # the kernel follows 40
@@ -209,26 +209,6 @@ class HostileTest(ScratchNodeTest):
         self.addCleanup(hanging.close)
         hanging.silent.set()
         self.check_six_hostile_vmms(node)
-
-    def test_sixteen_that_hang_leave_another_its_slot(self):
-        """Until their calls have timed out, which they do not within this test."""
-        node = self.node({"resize.call_timeout_seconds": 600})
-        volumes = [self.volume(node, f"pv{number}") for number in range(17)]
-        monitors = []
-        for number, volume in enumerate(volumes):
-            self.sandbox(node, volume, sandbox_id=f"{number + 1:064x}")
-            monitors.append(self.monitor(node, volume, sandbox_id=f"{number + 1:064x}"))
-        self.agent(node)
-        node.start()
-        for volume in volumes:
-            node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=BEFORE)
-        *hung, honest = volumes
-        for volume, monitor in zip(hung, monitors):
-            monitor.silent = True
-            volume.loop.resize(AFTER)
-        node.wait(lambda: status(node)["acts_in_flight"] == 16, 60, "all of them to be asked")
-        node.grow(honest, AFTER, reason=None)
-        self.assertEqual(status(node)["acts_in_flight"], 16)
 
     def check_six_hostile_vmms(self, node):
         Chains.links = self.chain()

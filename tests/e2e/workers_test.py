@@ -136,7 +136,7 @@ class WorkersTest(ScratchNodeTest):
 
     def test_many_hung_vmms(self):
         """More VMMs hang than workers are kept ready: none of the others waits for their deadlines."""
-        node = self.node({"resize.call_timeout_seconds": 600, "resize.parallel": 64})
+        node = self.node({"resize.call_timeout_seconds": 600})
         volumes = [self.volume(node, f"pv{number}") for number in range(ALL)]
         monitors = []
         for number, volume in enumerate(volumes):
